@@ -27,7 +27,7 @@ if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL 
     APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
 endif()
 set(machine)
-foreach(stem emulation memory runtime counting cublaslt cudnn)
+foreach(stem emulation memory runtime counting cublaslt cudnn cudnn_graph)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})

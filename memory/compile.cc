@@ -20,6 +20,7 @@
 #include "memory/passes/layouts.h"
 #include "memory/plan/report.h"
 #include "memory/schedule/delay_forward.h"
+#include "memory/schedule/early_copies.h"
 #include "memory/schedule/late_updates.h"
 #include "memory/storages/lifetimes.h"
 
@@ -35,6 +36,11 @@ Made order(const Program& p, Context context, std::string* note) {
                   storage_options(context.options));
 }
 
+bool is_card(Context context) {
+  const CompileOptions& options = context.options;
+  return context.cache.device().accelerator || (options.profile && options.profile->elsewhere);
+}
+
 // Updates wait for each other where that stays a part below the peak: placement needs some room.
 // The peak is to come down to the budget where maps are copied away or a manager decides.
 Made postpone_updates(const Program& p, Context context, std::string* note) {
@@ -44,9 +50,7 @@ Made postpone_updates(const Program& p, Context context, std::string* note) {
   int64_t most = peak_bytes(p, context.workspace, storages);
   const bool falls = options.swap.method != Swap::none || options.dynamic.manager != Manager::fixed;
   if (falls) most = std::min(most, options.budget.value_or(0));
-  const bool card =
-      context.cache.device().accelerator || (options.profile && options.profile->elsewhere);
-  return late_updates(p, most - most / kRoom, context.workspace, storages, note, card);
+  return late_updates(p, most - most / kRoom, context.workspace, storages, note, is_card(context));
 }
 
 // Bits by the kernel that makes the value.
@@ -97,6 +101,12 @@ const Pass kPasses[] = {
      [](Options o) {
        return o.fuse_epilogues &&
               (o.encode.any() || o.recompute == Recompute::echo || is_chosen(o));
+     },
+     Keep::if_peak_not_higher},
+    {"early_copies", copy_early,
+     [](Options o) {
+       return o.fuse_updates && o.schedule != Schedule::program &&
+              o.dynamic.manager == Manager::fixed;  // which drops and makes them one by one
      },
      Keep::if_peak_not_higher},
     {"late_updates", postpone_updates,

@@ -27,10 +27,10 @@ Val EncoderLayers::norm(const std::string& name, Val x) {
 Val EncoderLayers::dropout(Val x) { return scalars_ ? pal::dropout(x, scalars_, o_.dropout) : x; }
 
 Val EncoderLayers::attend(Val x, Val lengths) {
-  Val q = linear("query", x, o_.hidden), k = linear("key", x, o_.hidden);
-  Val v = linear("value", x, o_.hidden);
+  Val qkv = linear("qkv", x, 3 * o_.hidden);  // side by side
   const float p = scalars_ ? o_.attention_dropout : 0;
-  return linear("out", attention(q, k, v, o_.heads, {.lengths = lengths}, p, scalars_), o_.hidden);
+  return linear("out", attention(qkv, {}, {}, o_.heads, {.lengths = lengths}, p, scalars_),
+                o_.hidden);
 }
 
 Val EncoderLayers::feed_forward(Val x) {

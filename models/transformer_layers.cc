@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "ops/attention/attention.h"
 #include "ops/attention/attention_step.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
@@ -17,12 +16,29 @@ namespace pal {
 namespace {
 
 std::string layer_name(int64_t l) { return "layer" + std::to_string(l); }
+std::string source_scope(int64_t l) { return "decoder/" + layer_name(l) + "/source_attention"; }
 
 }  // namespace
 
 Val TransformerLayers::matrix(const std::string& name, int64_t rows, int64_t columns) {
   const float half_width = std::sqrt(6.0f / float(rows + columns));  // Glorot and Bengio 2010
   return b_.weight(name, {{rows, columns}}, {Init::Kind::uniform, half_width});
+}
+
+Val TransformerLayers::stacked(const std::string& name, int64_t count) {
+  const int64_t D = o_.hidden;
+  const float half_width = std::sqrt(6.0f / float(D + D));  // of each: Glorot and Bengio 2010
+  return b_.weight(name, {{count * D, D}}, {Init::Kind::uniform, half_width});
+}
+
+std::vector<Val> TransformerLayers::products(Val x, const std::string& name, int64_t count) {
+  const int64_t D = o_.hidden;
+  std::vector<Val> out;
+  for (Val w : unbind(reshape(stacked(name, count), {count, D, D}))) {
+    b_.program().value(w.id).role = Role::weight;  // a view of one
+    out.push_back(matmul(x, w, false, true));
+  }
+  return out;
 }
 
 Val TransformerLayers::embedding_matrix(const std::string& side, int64_t words) {
@@ -56,21 +72,25 @@ Val TransformerLayers::end_of_stack(Val x) {
   return o_.norm == TransformerOptions::Norm::pre ? normalise(x) : x;
 }
 
-KeysValues TransformerLayers::keys_values(Val x) {
+// Section 3.2.2: Concat(head_1, .., head_h) W^O.
+Val TransformerLayers::attend(const std::vector<Val>& qkv, AttentionMask mask) {
   const int64_t D = o_.hidden;
-  Val keys = matmul(x, matrix("wk", D, D));
-  return {keys, matmul(x, matrix("wv", D, D))};
+  const float p = scalars_ ? o_.attention_dropout.value_or(o_.dropout) : 0;
+  auto attention_of = o_.fused ? attention : attention_unfused;
+  auto part = [&](size_t i) { return i < qkv.size() ? qkv[i] : Val{}; };
+  Val heads = attention_of(part(0), part(1), part(2), o_.heads, mask, p, scalars_);
+  return matmul(heads, matrix("wo", D, D));
 }
 
-// Section 3.2.2: Concat(head_1, .., head_h) W^O.
-Val TransformerLayers::attend(Val x, const KeysValues& to, Val lengths, bool causal) {
+Val TransformerLayers::attend_to_itself(Val x, AttentionMask mask) {
+  if (!o_.fused) return attend(products(x, "wqkv", 3), mask);
+  return attend({matmul(x, stacked("wqkv", 3), false, true)}, mask);
+}
+
+Val TransformerLayers::attend_to_source(Val x, std::vector<Val> keys_values, Val lengths) {
   const int64_t D = o_.hidden;
-  Val q = matmul(x, matrix("wq", D, D));
-  const float p = scalars_ ? o_.attention_dropout.value_or(o_.dropout) : 0;
-  const AttentionMask mask{lengths, causal};
-  auto attention_of = o_.fused ? attention : attention_unfused;
-  Val heads = attention_of(q, to.keys, to.values, o_.heads, mask, p, scalars_);
-  return matmul(heads, matrix("wo", D, D));
+  keys_values.insert(keys_values.begin(), matmul(x, matrix("wq", D, D)));
+  return attend(keys_values, {.lengths = lengths});
 }
 
 // Section 3.3: max(0, x W1 + b1) W2 + b2.
@@ -89,15 +109,16 @@ Val TransformerLayers::encode(Val source, Val lengths) {
   for (int64_t l = 0; l < o_.encoder_layers; ++l) {
     Builder::Within layer(b_, layer_name(l));
     x = residual("self_attention", x,
-                 [&](Val y) { return attend(y, keys_values(y), lengths, false); });
+                 [&](Val y) { return attend_to_itself(y, {.lengths = lengths}); });
     x = residual("ffn", x, [&](Val y) { return feed_forward(y); });
   }
   return end_of_stack(x);
 }
 
 KeysValues TransformerLayers::source_keys_values(int64_t l, Val encoded) {
-  Builder::Within scope(b_, "decoder/" + layer_name(l) + "/source_attention");
-  return keys_values(encoded);
+  Builder::Within scope(b_, source_scope(l));
+  const std::vector<Val> out = products(encoded, "wkv", 2);
+  return {out[0], out[1]};
 }
 
 Val TransformerLayers::decoder_layer(int64_t l, Val x, const Sublayer& self_attention,
@@ -109,16 +130,20 @@ Val TransformerLayers::decoder_layer(int64_t l, Val x, const Sublayer& self_atte
 }
 
 Val TransformerLayers::decode(Val target, Val encoded, Val lengths) {
-  std::vector<KeysValues> source;
-  for (int64_t l = 0; l < o_.decoder_layers; ++l) source.push_back(source_keys_values(l, encoded));
+  std::vector<std::vector<Val>> source;  // keys and values, side by side where attention is fused
+  for (int64_t l = 0; l < o_.decoder_layers; ++l) {
+    Builder::Within scope(b_, source_scope(l));
+    source.push_back(o_.fused ? std::vector<Val>{matmul(encoded, stacked("wkv", 2), false, true)}
+                              : products(encoded, "wkv", 2));
+  }
   Builder::Within scope(b_, "decoder");
   Val x = embed("target", o_.target_vocab, target);
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     // A word sees the words before it and itself; what follows the end of a sentence is not
     // counted by the loss, so that its length need not be known here.
     x = decoder_layer(
-        l, x, [&](Val y) { return attend(y, keys_values(y), {}, true); },
-        [&](Val y) { return attend(y, source[size_t(l)], lengths, false); });
+        l, x, [&](Val y) { return attend_to_itself(y, {.causal = true}); },
+        [&](Val y) { return attend_to_source(y, source[size_t(l)], lengths); });
   }
   return end_of_stack(x);
 }
@@ -130,18 +155,18 @@ Val TransformerLayers::decode_step(Val token, Val position, Val lengths,
   Val x = reshape(embed("target", o_.target_vocab, token, position), {B, D});
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     Cached& cached = layers[size_t(l)];
-    auto step = [&](Val y, const KeysValues& to, Val rows, const KeysValues& own) {
-      Val heads = attention_step(matmul(y, matrix("wq", D, D)), to.keys, to.values, rows, o_.heads,
-                                 own.keys, own.values);
+    auto step = [&](Val q, const KeysValues& to, Val rows, const KeysValues& own) {
+      Val heads = attention_step(q, to.keys, to.values, rows, o_.heads, own.keys, own.values);
       return matmul(heads, matrix("wo", D, D));
     };
     x = decoder_layer(
         l, x,
         [&](Val y) {
-          cached.own = keys_values(y);
-          return step(y, cached.target, position, cached.own);
+          const std::vector<Val> qkv = products(y, "wqkv", 3);
+          cached.own = {qkv[1], qkv[2]};
+          return step(qkv[0], cached.target, position, cached.own);
         },
-        [&](Val y) { return step(y, cached.source, lengths, {}); });
+        [&](Val y) { return step(matmul(y, matrix("wq", D, D)), cached.source, lengths, {}); });
   }
   return end_of_stack(x);
 }

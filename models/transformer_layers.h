@@ -8,6 +8,7 @@
 #include "core/builder.h"
 #include "models/transformer_options.h"
 #include "models/translation.h"
+#include "ops/attention/attention.h"
 
 namespace pal {
 
@@ -42,14 +43,21 @@ class TransformerLayers {
   using Sublayer = std::function<Val(Val)>;
 
   Val matrix(const std::string& name, int64_t rows, int64_t columns);
+  // `count` matrices (D, D) one below the other, (count D, D), that are drawn as if each stood
+  // alone. What they all are multiplied with makes one product of them: x w^T, side by side.
+  Val stacked(const std::string& name, int64_t count);
+  // x times the transpose of each of them.
+  std::vector<Val> products(Val x, const std::string& name, int64_t count);
   Val embedding_matrix(const std::string& side, int64_t words);
   Val embed(const std::string& side, int64_t words, Val ids, Val position = {});
   Val normalise(Val x);
   // LayerNorm(x + f(x)), or x + f(LayerNorm(x)).
   Val residual(const std::string& name, Val x, const Sublayer& f);
   Val end_of_stack(Val x);
-  KeysValues keys_values(Val x);
-  Val attend(Val x, const KeysValues& to, Val lengths, bool causal);  // multi-head attention
+  // Multi-head attention: of q, k and v, each by itself or side by side as attention() takes them.
+  Val attend(const std::vector<Val>& qkv, AttentionMask mask);
+  Val attend_to_itself(Val x, AttentionMask mask);
+  Val attend_to_source(Val x, std::vector<Val> keys_values, Val lengths);
   Val feed_forward(Val x);
   Val decoder_layer(int64_t l, Val x, const Sublayer& self_attention,
                     const Sublayer& source_attention);

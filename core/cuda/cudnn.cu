@@ -28,6 +28,15 @@ void check_cudnn(cudnnStatus_t status, const char* file, int line) {
                     ": cuDNN: " + text_of(status));
 }
 
+void check_taken(cudnnStatus_t status, const char* file, int line) {
+  if (is_refusal(status)) {
+    throw DeviceError("cuDNN " + cudnn_version() +
+                      " said that it takes this convolution, and does not; device.cudnn: false "
+                      "does without");
+  }
+  check_cudnn(status, file, line);
+}
+
 cudnnHandle_t cudnn_of(const Device& device) {
   const Cudnn* library = cudnn_library();
   if (!library) return nullptr;

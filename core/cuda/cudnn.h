@@ -10,7 +10,8 @@
 
 namespace pal {
 
-// What is used of the legacy API; docs/decisions/cudnn-convolutions.md says why of that.
+// What is used of the legacy API, and of the graph API; docs/decisions/cudnn-convolutions.md says
+// why.
 struct Cudnn {
   decltype(&cudnnGetVersion) version;
   decltype(&cudnnGetErrorString) error_string;
@@ -34,6 +35,12 @@ struct Cudnn {
   decltype(&cudnnConvolutionForward) forward;
   decltype(&cudnnConvolutionBackwardData) data_grad;
   decltype(&cudnnConvolutionBackwardFilter) weight_grad;
+  decltype(&cudnnBackendCreateDescriptor) backend_create;
+  decltype(&cudnnBackendDestroyDescriptor) backend_destroy;
+  decltype(&cudnnBackendSetAttribute) backend_set;
+  decltype(&cudnnBackendFinalize) backend_finalize;
+  decltype(&cudnnBackendGetAttribute) backend_get;
+  decltype(&cudnnBackendExecute) backend_execute;
 };
 
 // The library's functions; null: it is nowhere. DeviceError where one is missing.
@@ -42,6 +49,10 @@ const Cudnn* cudnn_library();
 // DeviceError "cudnn_convolution.cu:12: cuDNN: CUDNN_STATUS_BAD_PARAM (2000)" unless the call
 // succeeded.
 void check_cudnn(cudnnStatus_t status, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE());
+
+// The same of a call whose convolution the library took when it was described.
+void check_taken(cudnnStatus_t status, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE());
 
 // The library does not do that, rather than having failed to.

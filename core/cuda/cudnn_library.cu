@@ -42,6 +42,12 @@ const Cudnn* load_cudnn() {
   find_cudnn(library, "cudnnConvolutionForward", t.forward);
   find_cudnn(library, "cudnnConvolutionBackwardData", t.data_grad);
   find_cudnn(library, "cudnnConvolutionBackwardFilter", t.weight_grad);
+  find_cudnn(library, "cudnnBackendCreateDescriptor", t.backend_create);
+  find_cudnn(library, "cudnnBackendDestroyDescriptor", t.backend_destroy);
+  find_cudnn(library, "cudnnBackendSetAttribute", t.backend_set);
+  find_cudnn(library, "cudnnBackendFinalize", t.backend_finalize);
+  find_cudnn(library, "cudnnBackendGetAttribute", t.backend_get);
+  find_cudnn(library, "cudnnBackendExecute", t.backend_execute);
   return &t;
 }
 

@@ -24,15 +24,19 @@ double product_rate(const Work& work, const DeviceProfile& device) {
   return peak_rate(work, device) * device.matmul_efficiency * occupancy(work, device);
 }
 
-// The type of the operands of a product: 16 bits where two operands have them. The sum that a
-// product adds to, and its result, may be wider.
+// The type of the operands of a product: 16 bits where two operands have them, or the only one that
+// there is. The sum that a product adds to, and its result, may be wider.
 DType type_of(SpecSpan in) {
-  int bf16 = 0, f16 = 0;
+  int bf16 = 0, f16 = 0, f32 = 0;
   for (const TensorSpec& spec : in) {
+    if (spec.shape.rank() == 0) continue;  // absent
     bf16 += spec.dtype == DType::bf16;
     f16 += spec.dtype == DType::f16;
+    f32 += spec.dtype == DType::f32;
   }
-  return bf16 >= 2 ? DType::bf16 : f16 >= 2 ? DType::f16 : DType::f32;
+  const int enough = std::min(f32 + bf16 + f16, 2);
+  if (enough == 0) return DType::f32;
+  return bf16 >= enough ? DType::bf16 : f16 >= enough ? DType::f16 : DType::f32;
 }
 
 class Worker {

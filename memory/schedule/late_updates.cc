@@ -62,7 +62,12 @@ class Postponed {
 
  private:
   bool can_wait(const Node& node) const {
-    return takes_groups(*node.op) && node.waits.empty() && (sums_ || node.op->writes_state);
+    if (!takes_groups(*node.op) || !node.waits.empty()) return false;
+    // What reads nothing that a node made is no sum of a gradient (memory/schedule/early_copies.h).
+    const bool made = std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+      return v != kNone && p_.value(v).producer != kNone;
+    });
+    return node.op->writes_state || (sums_ && made);
   }
 
   // The place that nodes like it move to: that of all updates, or of its operator. kNone: none yet.

@@ -10,6 +10,7 @@
 #include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/attention/attention_kernel.h"
+#include "ops/attention/attention_operands.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
 #include "ops/kernels/operands.h"
@@ -21,84 +22,106 @@
 namespace pal {
 namespace {
 
-// q (T, B, D), k, v (S, B, D) come first in both operators; lengths and scalars from `optional` on.
-void check(SpecSpan in, const AttentionAttrs& a, size_t optional) {
-  const TensorSpec &q = in[0], &k = in[1];
-  auto text = [&] { return join_parts(q, ", ", k, ", ", in[2]); };
-  bool ok = is_float(q.dtype) && q.shape.rank() == 3 && k.shape.rank() == 3 && in[2] == k &&
-            k.dtype == q.dtype && k.shape[0] > 0;
-  for (int axis : {1, 2}) ok = ok && q.shape[axis] == k.shape[axis];
-  require(ok, text, ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
-  const int64_t width = q.shape[2];
-  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead, text, ": ",
+// q, k and v stand from `at` on, then lengths and scalars.
+AttentionOperands check(SpecSpan in, const AttentionAttrs& a, size_t at) {
+  const AttentionOperands o = attention_operands(in, at);
+  auto text = [&] { return join_parts(in[at], ", ", in[at + 1], ", ", in[at + 2]); };
+  require(a.heads > 0 && o.columns % a.heads == 0 && o.columns / a.heads <= kWidestHead, text, ": ",
           a.heads, " heads do not divide the last axis into at ", "most ", kWidestHead,
           " columns each");
-  require(!a.causal || q.shape[0] == k.shape[0], text, ": causal needs as many keys as queries");
-  const TensorSpec &lengths = in[optional], &scalars = in[optional + 1];
-  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32}, lengths,
-          ": want lengths i32[", q.shape[1], "]");
+  require(!a.causal || o.queries == o.keys, text, ": causal needs as many keys as queries");
+  const TensorSpec &lengths = in[at + 3], &scalars = in[at + 4];
+  require(!present(lengths) || lengths == TensorSpec{{o.batch}, DType::i32}, lengths,
+          ": want lengths i32[", o.batch, "]");
   require(a.dropout >= 0 && a.dropout < 1, "dropout is ", print_float(double(a.dropout)),
           ", should be in [0, 1)");
   require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0, scalars,
           ": dropout needs the step's scalars, ", scalars_spec());
+  return o;
 }
 
-TensorSpec lse_spec(SpecSpan in, const AttentionAttrs& a) {
-  return {{in[0].shape[1], a.heads, in[0].shape[0]}};
+TensorSpec out_spec(const AttentionOperands& o) {
+  return {{o.queries, o.batch, o.columns}, o.type};
+}
+TensorSpec lse_spec(const AttentionOperands& o, const AttentionAttrs& a) {
+  return {{o.batch, a.heads, o.queries}};
 }
 
-AttentionCall call_of(const KernelArgs& a, size_t optional) {
+AttentionCall call_of(const KernelArgs& a, const AttentionOperands& o, size_t at) {
   auto& attrs = a.attrs.as<AttentionAttrs>();
-  const Shape& q = a.in_spec[0].shape;
-  AttentionCall call{.queries = q[0],
-                     .keys = a.in_spec[1].shape[0],
-                     .batch = q[1],
+  AttentionCall call{.queries = o.queries,
+                     .keys = o.keys,
+                     .batch = o.batch,
                      .heads = attrs.heads,
-                     .width = q[2] / attrs.heads,
-                     .type = a.in_spec[0].dtype,
-                     .lengths = input_if_present<int32_t>(a, optional),
+                     .width = o.columns / attrs.heads,
+                     .type = o.type,
+                     .lengths = input_if_present<int32_t>(a, at + 3),
                      .causal = attrs.causal,
                      .dropout = attrs.dropout,
-                     .key = {}};
-  if (attrs.dropout > 0) {
-    call.key = as_scalars(a.in[optional + 1]).key(uint32_t(attrs.stream));
-  }
+                     .key = {},
+                     .q_pitch = o.q_pitch,
+                     .kv_pitch = o.kv_pitch};
+  if (attrs.dropout > 0) call.key = as_scalars(a.in[at + 4]).key(uint32_t(attrs.stream));
   return call;
+}
+
+void run_forward(const KernelArgs& a) {
+  const AttentionOperands o = attention_operands(a.in_spec, kAttentionQ);
+  const auto [q, k, v] = o.in(a.in, kAttentionQ);
+  attention_forward(a.queue, call_of(a, o, kAttentionQ), q, k, v, a.out[0], a.output(1));
+}
+void run_backward(const KernelArgs& a) {
+  const AttentionOperands o = attention_operands(a.in_spec, kAttentionGradQ);
+  const auto [q, k, v] = o.in(a.in, kAttentionGradQ);
+  const auto [dq, dk, dv] = o.in(a.out, 0);
+  attention_backward(a.queue, call_of(a, o, kAttentionGradQ), q, k, v, a.in[0], a.input(1), a.in[2],
+                     dq, dk, dv, reinterpret_cast<float*>(a.workspace));
 }
 
 void gradient(GradientArgs& g) {
   g.give_all(g.builder.emit(
-      attention_grad_op, {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.dy(), g.in(3), g.in(4)},
+      attention_grad_op, {g.out(0), g.out(1), g.dy(), g.in(0), g.in(1), g.in(2), g.in(3), g.in(4)},
       g.node.attrs));
 }
 
 // `products` of queries x keys x width, as many drawn factors as there are scores.
-Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, double products) {
-  const Shape& q = in[0].shape;
-  const double scores = double(q[0]) * double(in[1].shape[0]) * double(q[1]) * double(a.heads);
+Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, size_t at, double products) {
+  const AttentionOperands o = attention_operands(in, at);
+  const double scores = double(o.queries) * double(o.keys) * double(o.batch) * double(a.heads);
   const double used = a.causal ? 0.5 * scores : scores;
-  const double flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20));
+  const double flops =
+      used * (2 * products * double(o.columns / a.heads) + (a.dropout > 0 ? 35 : 20));
   return streaming_cost(flops, in, out);
 }
 
 // Where dq is added up, if not in itself: by each worker.
 Prepared prepare_grad(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  const Shape& q = in[0].shape;
-  const int64_t width = q[2] / attrs.as<AttentionAttrs>().heads;
-  return {.workspace = std::max(device.threads, 1) * dq_sums_bytes(in[0].dtype, q[0], width)};
+  const AttentionOperands o = attention_operands(in, kAttentionGradQ);
+  const int64_t width = o.columns / attrs.as<AttentionAttrs>().heads;
+  return {.workspace = std::max(device.threads, 1) * dq_sums_bytes(o.type, o.queries, width)};
 }
+
+// Which of q, k and v lie side by side.
+enum class Joined : uint8_t { none, kv, all };
 
 struct Sizes {
   int64_t queries, keys, batch, width;
   DType type = DType::f32;
+  Joined joined = Joined::none;
   Shape q() const { return {queries, batch, width}; }
-  Shape k() const { return {keys, batch, width}; }
 };
 
 Example example_of(Sizes s, AttentionAttrs attrs, bool lengths) {
+  auto part = [&](int64_t rows, int64_t parts) {
+    return parts ? example({rows, s.batch, parts * s.width}, s.type, -1, 1) : absent_example();
+  };
+  const bool apart = s.joined == Joined::none, all = s.joined == Joined::all;
   return {
-      .operands = {example(s.q(), s.type, -1, 1), example(s.k(), s.type, -1, 1),
-                   example(s.k(), s.type, -1, 1),
+      .operands = {part(s.queries, all ? 3 : 1),
+                   part(s.keys, all     ? 0
+                                : apart ? 1
+                                        : 2),
+                   part(s.keys, apart ? 1 : 0),
                    lengths ? example({s.batch}, DType::i32, 0, float(s.keys)) : absent_example(),
                    attrs.dropout > 0 ? random_scalars_example() : absent_example()},
       .attrs = attrs};
@@ -109,20 +132,59 @@ Example grad_example_of(Sizes s, AttentionAttrs attrs, bool lengths) {
   const Shape lse{s.batch, attrs.heads, s.queries};
   const std::vector<ExampleOperand> kept = {example(s.q(), s.type), example(lse, DType::f32, 0, 2),
                                             example(s.q(), s.type)};
-  e.operands.insert(e.operands.begin() + 3, kept.begin(), kept.end());
+  e.operands.insert(e.operands.begin(), kept.begin(), kept.end());
   return e;
 }
 
 std::vector<Example> examples_of(Example (*make)(Sizes, AttentionAttrs, bool)) {
-  return {make({3, 5, 2, 8}, {.heads = 2}, true),
-          make({4, 4, 2, 6}, {.heads = 2, .causal = true}, false),
-          make({5, 5, 3, 6}, {.heads = 1, .causal = true, .dropout = 0.3f, .stream = 4}, true),
-          make({2, 7, 2, 6, DType::bf16}, {.heads = 3, .dropout = 0.5f, .stream = 5}, false),
-          make({37, 70, 2, 40}, {.heads = 2, .dropout = 0.1f, .stream = 6}, true),
-          make({67, 67, 1, 34}, {.heads = 2, .causal = true}, false)};
+  return {
+      make({3, 5, 2, 8}, {.heads = 2}, true),
+      make({4, 4, 2, 6}, {.heads = 2, .causal = true}, false),
+      make({5, 5, 3, 6}, {.heads = 1, .causal = true, .dropout = 0.3f, .stream = 4}, true),
+      make({2, 7, 2, 6, DType::bf16}, {.heads = 3, .dropout = 0.5f, .stream = 5}, false),
+      make({37, 70, 2, 40}, {.heads = 2, .dropout = 0.1f, .stream = 6}, true),
+      make({67, 67, 1, 34}, {.heads = 2, .causal = true}, false),
+      make({5, 5, 2, 6, DType::f32, Joined::all}, {.heads = 2, .causal = true}, true),
+      make({3, 7, 2, 8, DType::f32, Joined::kv}, {.heads = 2, .dropout = 0.3f, .stream = 4}, true),
+      make({37, 37, 2, 48, DType::bf16, Joined::all}, {.heads = 3}, true),
+      make({37, 70, 1, 48, DType::bf16, Joined::kv}, {.heads = 3}, false)};
+}
+
+std::vector<Example> grad_examples() {
+  std::vector<Example> all = examples_of(grad_example_of);
+  for (const size_t i : {0u, 3u}) {  // of the queries nobody wants one
+    all.push_back(all[i]);
+    all.back().unread = {1, 0, 0};
+  }
+  return all;
 }
 
 }  // namespace
+
+AttentionOperands attention_operands(SpecSpan in, size_t first) {
+  const TensorSpec &q = in[first], &k = in[first + 1], &v = in[first + 2];
+  const int64_t in_q = present(k) ? 1 : 3, in_k = present(v) ? 1 : 2;
+  const bool rows = is_float(q.dtype) && !q.layout && q.shape.rank() == 3 && q.shape[2] % in_q == 0;
+  const int64_t T = rows ? q.shape[0] : 0, B = rows ? q.shape[1] : 0;
+  const int64_t D = rows ? q.shape[2] / in_q : 0;
+  const int64_t S = !present(k) ? T : k.shape[0];
+  bool ok = rows && S > 0;
+  if (present(k)) {
+    ok = ok && k == TensorSpec{{S, B, in_k * D}, q.dtype} && (!present(v) || v == k);
+  } else {
+    ok = ok && !present(v);
+  }
+  auto text = [&] { return join_parts(q, ", ", k, ", ", v); };
+  require(ok, text, ": want (T, B, D), (S, B, D), (S, B, D), all of one float type, or side by ",
+          "side (T, B, D), (S, B, 2D), or (T, B, 3D)");
+  return {.queries = T,
+          .keys = S,
+          .batch = B,
+          .columns = D,
+          .type = q.dtype,
+          .q_pitch = in_q * D,
+          .kv_pitch = (in_q == 3 ? 3 : in_k) * D};
+}
 
 const OpDef attention_op{
     .name = "attention",
@@ -130,48 +192,43 @@ const OpDef attention_op{
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
       require(in.size() == 5, "takes q, k, v, lengths, scalars");
-      check(in, attrs, 3);
-      return {plain(in[0]), lse_spec(in, attrs)};
+      const AttentionOperands o = check(in, attrs, kAttentionQ);
+      return {out_spec(o), lse_spec(o, attrs)};
     },
     .gradient = gradient,
-    .optional_from = 3,
+    .optional_from = 1,
     .shares = {{0, 0}},  // a tile of queries is copied before its result is written
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
-      return cost(in, out, attrs.as<AttentionAttrs>(), 2);
+      return cost(in, out, attrs.as<AttentionAttrs>(), kAttentionQ, 2);
     },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  attention_forward(a.queue, call_of(a, 3), a.in[0], a.in[1], a.in[2], a.out[0],
-                                    a.output(1));
-                }},
+    .cpu = {.run = run_forward},
     .cuda = &attention_cuda,
     .examples = examples_of(example_of),
 };
 
 const OpDef attention_grad_op{
     .name = "attention_grad",
-    .formula = "dq, dk, dv of attention, its probabilities computed again",
+    .formula = "dq, dk, dv of attention, as these lie, its probabilities computed again",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
-      require(in.size() == 8, "takes q, k, v, out, lse, dout, lengths, scalars");
-      check(in, attrs, 6);
-      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs), in[3], ", ", in[4],
-              ", ", in[5], ": out and dout should be as q, lse ", lse_spec(in, attrs));
-      return {plain(in[0]), plain(in[1]), plain(in[2])};
+      require(in.size() == 8, "takes out, lse, dout, q, k, v, lengths, scalars");
+      const AttentionOperands o = check(in, attrs, kAttentionGradQ);
+      const TensorSpec lse = lse_spec(o, attrs);
+      require(in[0] == out_spec(o) && in[2] == in[0] && in[1] == lse, in[0], ", ", in[1], ", ",
+              in[2], ": out and dout should be ", out_spec(o), ", lse ", lse);
+      Specs gradients;
+      for (size_t k = kAttentionGradQ; k < kAttentionGradQ + 3; ++k) {
+        if (present(in[k])) gradients.push_back(plain(in[k]));
+      }
+      return gradients;
     },
-    .optional_from = 6,
+    .optional_from = kAttentionGradQ + 1,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
-      return cost(in, out, attrs.as<AttentionAttrs>(), 5);
+      return cost(in, out, attrs.as<AttentionAttrs>(), kAttentionGradQ, 5);
     },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  attention_backward(a.queue, call_of(a, 6), a.in[0], a.in[1], a.in[2], a.in[3],
-                                     a.input(4), a.in[5], a.out[0], a.out[1], a.out[2],
-                                     reinterpret_cast<float*>(a.workspace));
-                },
-            .prepare = prepare_grad},
+    .cpu = {.run = run_backward, .prepare = prepare_grad},
     .cuda = &attention_grad_cuda,
-    .examples = examples_of(grad_example_of),
+    .examples = grad_examples(),
 };
 
 Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask, float p, Val scalars) {

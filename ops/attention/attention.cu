@@ -3,6 +3,7 @@
 // cores may multiply has kernels of its own (attention_cores.h).
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_cores.h"
+#include "ops/attention/attention_operands.h"
 #include "ops/attention/cuda_attention.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
@@ -10,20 +11,25 @@
 namespace pal {
 namespace {
 
-CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
+HeadRows head_rows(const void* data, const AttentionOperands& o, int64_t heads, int64_t pitch) {
+  return {stored(data, {{1}, o.type}, o.columns / heads), pitch};
+}
+
+// q, k and v stand from `at` on.
+CudaAttention cuda_attention(const KernelArgs& a, const AttentionOperands& o, size_t at) {
   auto& attrs = a.attrs.as<AttentionAttrs>();
-  const Shape& q = a.in_spec[0].shape;
-  const int64_t width = q[2] / attrs.heads;
-  return {.q = stored(a.in[0], a.in_spec[0], width),
-          .k = stored(a.in[1], a.in_spec[1], width),
-          .v = stored(a.in[2], a.in_spec[2], width),
-          .queries = q[0],
-          .keys = a.in_spec[1].shape[0],
-          .batch = q[1],
+  const auto [q, k, v] = o.in(a.in, at);
+  const int64_t width = o.columns / attrs.heads;
+  return {.q = head_rows(q, o, attrs.heads, o.q_pitch),
+          .k = head_rows(k, o, attrs.heads, o.kv_pitch),
+          .v = head_rows(v, o, attrs.heads, o.kv_pitch),
+          .queries = o.queries,
+          .keys = o.keys,
+          .batch = o.batch,
           .heads = attrs.heads,
           .width = width,
-          .lengths = input_if_present<int32_t>(a, optional),
-          .scalars = input_if_present<StepScalars>(a, optional + 1),
+          .lengths = input_if_present<int32_t>(a, at + 3),
+          .scalars = input_if_present<StepScalars>(a, at + 4),
           .causal = attrs.causal,
           .dropout = attrs.dropout,
           .stream = attrs.stream,
@@ -76,9 +82,10 @@ __device__ float exponents(const CudaHead& head, float* p, int64_t used, float* 
   return before != now ? shrink : 1;
 }
 
-template <int kChunks>
-__global__ void __launch_bounds__(kTileThreads)
-    attention_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
+// Without a number of blocks the compiler stops at 64 registers for narrow heads, and spills.
+template <int kChunks, int kBlocks = kChunks <= 2 ? 6 : 1>
+__global__ void __launch_bounds__(kTileThreads, kBlocks)
+    attention_kernel(CudaAttention a, HeadRows out, float* lse, int64_t tiles) {
   float* left = shared_memory<float>();
   float* right = left + kTileQueries * kChunkPitch;
   float* score = right + kTileKeys * kChunkPitch;
@@ -138,39 +145,36 @@ __global__ void __launch_bounds__(kTileThreads)
   if (!out.data) return;
   each_result<kChunks, kTileQueries>(m, a.width, [&](int row, int column, int c, int i, int k) {
     const float inverse = total[row] > 0 ? 1 / total[row] : 0;
-    store1(out, head.at(t + row) + column, sum[c][i][k] * inverse);
+    store1(out, head.at(out, t + row) + column, sum[c][i][k] * inverse);
   });
 }
 
 void run_attention(const KernelArgs& a) {
-  const CudaAttention call = cuda_attention(a, 3);
+  const AttentionOperands operands = attention_operands(a.in_spec, kAttentionQ);
+  const CudaAttention call = cuda_attention(a, operands, kAttentionQ);
+  const HeadRows out = head_rows(a.out[0], operands, call.heads, operands.columns);
   const Cores cores = *static_cast<const Cores*>(a.state);
-  if (cores != Cores::none) {
-    return attention_on_cores(cores, a, call, stored(a.out[0], a.out_spec[0], call.width),
-                              a.output(1));
-  }
+  if (cores != Cores::none) return attention_on_cores(cores, a, call, out, a.output(1));
   const int64_t tiles = blocks_of(call.queries, kTileQueries);
   constexpr size_t kShared = sizeof(float) * (kTileQueries * (kChunkPitch + kScorePitch + 3) +
                                               kTileKeys * kChunkPitch + kTileWarps * kDrawn);
   by_chunks(call.width, [&](auto chunks) {
     launch(attention_kernel<decltype(chunks)::value>, {tiles * call.batch * call.heads},
-           kTileThreads, kShared, stream_of(a), call, stored(a.out[0], a.out_spec[0]), a.output(1),
-           tiles);
+           kTileThreads, kShared, stream_of(a), call, out, a.output(1), tiles);
   });
 }
 
 // ---- backward: probabilities computed again, tile by tile (algorithm 4) ----
 //
 // One kernel goes through the queries for a tile of keys (dk, dv), one through the keys for a tile
-// of queries (dq), so no block adds to what another block adds to.
+// of queries (dq), so no block adds to what another block adds to. The latter runs first and makes
+// the deltas of its queries.
 
+// Where nobody wants dq.
 __global__ void attention_delta_kernel(AttentionGrad a) {
   const int64_t row = row_of_warp(), queries = a.call.queries;
   if (row >= queries * a.call.batch * a.call.heads) return;
-  const int64_t at = CudaHead(a.call, row / queries).at(row % queries);
-  const float sum = warp_row_sum(
-      a.call.width, [&](int64_t e) { return load1(a.dout, at + e) * load1(a.out, at + e); });
-  if (lane_number() == 0) a.delta[row] = sum;
+  make_deltas(a, CudaHead(a.call, row / queries), row % queries, 1);
 }
 
 // The block's shared memory.
@@ -227,7 +231,7 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int64_t t = a.call.causal ? j : 0; t < queries; t += kTileQueries) {
     const int64_t m = queries - t < kTileQueries ? queries - t : kTileQueries;
     slopes(a, head, s, t, m, j, n);
-    auto add = [&](float(&sum)[I][J], const float* weights, const Stored& rows, int c) {
+    auto add = [&](float(&sum)[I][J], const float* weights, const HeadRows& rows, int c) {
       __syncthreads();
       head.load<kTileQueries>(s.left, rows, t, m, c);
       __syncthreads();
@@ -248,7 +252,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
   each_result<kChunks, kTileKeys>(a.call.keys - j, a.call.width,
                                   [&](int row, int column, int c, int i, int k) {
-                                    const int64_t at = head.at(j + row) + column;
+                                    const int64_t at = head.at(a.dk, j + row) + column;
                                     if (a.dk.data) store1(a.dk, at, row < n ? dk[c][i][k] : 0);
                                     if (a.dv.data) store1(a.dv, at, row < n ? dv[c][i][k] : 0);
                                   });
@@ -265,6 +269,8 @@ __global__ void __launch_bounds__(kTileThreads)
   const int64_t end = a.call.causal && t + 1 < head.limit ? t + 1 : head.limit;
   constexpr int I = kTileQueries / kDown, J = kTileColumns / kAcross;
   float dq[kChunks][I][J] = {};
+  constexpr int kOwn = kTileQueries / kTileWarps;  // queries of a warp
+  make_deltas(a, head, t + warp_number() * kOwn, kOwn);
   for (int64_t j = 0; j < end; j += kTileKeys) {
     const int64_t n = head.limit - j < kTileKeys ? head.limit - j : kTileKeys;
     slopes(a, head, s, t, m, j, n);
@@ -285,48 +291,54 @@ __global__ void __launch_bounds__(kTileThreads)
   }
   each_result<kChunks, kTileQueries>(m, a.call.width,
                                      [&](int row, int column, int c, int i, int k) {
-                                       store1(a.dq, head.at(t + row) + column, dq[c][i][k]);
+                                       store1(a.dq, head.at(a.dq, t + row) + column, dq[c][i][k]);
                                      });
 }
 
-// q, k, v, out, lse, dout | lengths, scalars -> dq, dk, dv.
+// out, lse, dout, q, k, v | lengths, scalars -> dq, dk, dv, as q, k and v lie.
 void run_attention_grad(const KernelArgs& a) {
-  const CudaAttention call = cuda_attention(a, 6);
+  const AttentionOperands o = attention_operands(a.in_spec, kAttentionGradQ);
+  const CudaAttention call = cuda_attention(a, o, kAttentionGradQ);
+  const auto [dq, dk, dv] = o.in(a.out, 0);
   const AttentionGrad grad{.call = call,
-                           .out = stored(a.in[3], a.in_spec[3]),
-                           .dout = stored(a.in[5], a.in_spec[5], call.width),
-                           .dq = stored(a.out[0], a.out_spec[0], call.width),
-                           .dk = stored(a.out[1], a.out_spec[1], call.width),
-                           .dv = stored(a.out[2], a.out_spec[2], call.width),
-                           .lse = a.input(4),
+                           .out = head_rows(a.in[0], o, call.heads, o.columns),
+                           .dout = head_rows(a.in[2], o, call.heads, o.columns),
+                           .dq = head_rows(dq, o, call.heads, o.q_pitch),
+                           .dk = head_rows(dk, o, call.heads, o.kv_pitch),
+                           .dv = head_rows(dv, o, call.heads, o.kv_pitch),
+                           .lse = a.input(1),
                            .delta = reinterpret_cast<float*>(a.workspace)};
   const int64_t units = call.batch * call.heads;
-  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, a, grad);
+  if (!dq) {
+    launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, a, grad);
+  }
   const Cores cores = *static_cast<const Cores*>(a.state);
   if (cores != Cores::none) return attention_grad_on_cores(cores, a, grad);
   by_chunks(call.width, [&](auto chunks) {
-    if (grad.dk.data || grad.dv.data) {
-      const int64_t tiles = blocks_of(call.keys, kTileKeys);
-      launch(attention_keys_grad_kernel<decltype(chunks)::value>, {units * tiles}, kTileThreads,
-             kShared, stream_of(a), grad, tiles);
-    }
     if (grad.dq.data) {
       const int64_t tiles = blocks_of(call.queries, kTileQueries);
       launch(attention_queries_grad_kernel<decltype(chunks)::value>, {units * tiles}, kTileThreads,
+             kShared, stream_of(a), grad, tiles);
+    }
+    if (grad.dk.data || grad.dv.data) {
+      const int64_t tiles = blocks_of(call.keys, kTileKeys);
+      launch(attention_keys_grad_kernel<decltype(chunks)::value>, {units * tiles}, kTileThreads,
              kShared, stream_of(a), grad, tiles);
     }
   });
 }
 
 // Which kernels take it: in the state of both operators.
-Prepared prepare_attention(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  const int64_t width = in[0].shape[2] / attrs.as<AttentionAttrs>().heads;
-  return {.state = std::make_shared<Cores>(cores_for(device, in[0].dtype, width))};
+Prepared prepare_for(const Device& device, const AttentionOperands& o, const Attrs& attrs) {
+  const int64_t width = o.columns / attrs.as<AttentionAttrs>().heads;
+  return {.state = std::make_shared<Cores>(cores_for(device, o.type, width))};
 }
-Prepared prepare_attention_grad(const Device& device, SpecSpan in, SpecSpan out,
-                                const Attrs& attrs) {
-  Prepared prepared = prepare_attention(device, in, out, attrs);
-  prepared.workspace = in[4].numel() * int64_t(sizeof(float));
+Prepared prepare_attention(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  return prepare_for(device, attention_operands(in, kAttentionQ), attrs);
+}
+Prepared prepare_attention_grad(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  Prepared prepared = prepare_for(device, attention_operands(in, kAttentionGradQ), attrs);
+  prepared.workspace = in[1].numel() * int64_t(sizeof(float));
   return prepared;
 }
 

@@ -30,7 +30,9 @@ struct AttentionMask {
 // q (T, B, D), k (S, B, D), v (S, B, D) -> (T, B, D), in heads of D / heads columns each:
 //   out = dropout(softmax(q k^T / sqrt(D / heads))) v,   zero where a query may look at nothing.
 // Element (b, head, t, s) of the softmax is number ((b H + head) T + t) S + s of the dropout's
-// draws, which `scalars` (the step's) are needed for. Without dropout they may be absent.
+// draws, which `scalars` (the step's) are needed for. Without dropout they may be absent. Columns
+// of k and v may lie side by side, as of one product: k (S, B, 2 D) without v; or of all three,
+// where keys belong to the queries: q (T, B, 3 D) without k and v. The gradient lies likewise.
 Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask = {}, float dropout = 0,
               Val scalars = {});
 

@@ -20,8 +20,8 @@ inline Cores cores_for(const Device& device, DType type, int64_t width) {
 
 // out and lse may be null; out may lie over q.
 void attention_on_cores(Cores cores, const KernelArgs& a, const CudaAttention& call,
-                        const Stored& out, float* lse);
-// dq, dk, dv, each of which may be null; `delta` is there.
+                        const HeadRows& out, float* lse);
+// dq, dk, dv, each of which may be null. With dq, `delta` is made; without, it is there.
 void attention_grad_on_cores(Cores cores, const KernelArgs& a, const AttentionGrad& grad);
 
 }  // namespace pal

@@ -33,7 +33,7 @@ __device__ void add_scores(float (&p)[kBlocks][4], SoftmaxRow (&row)[2], float (
 
 template <class S>
 __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
-    attention_cores_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
+    attention_cores_kernel(CudaAttention a, HeadRows out, float* lse, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
     constexpr int kTile = KeyTiles<S, S::kKeys>::kTile;
@@ -74,7 +74,10 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     }
     if (!out.data) return;
     each_element(sum, [&](int i, int, float& x) { x *= inverse[i]; });
-    store_rows(out, head, t, a.queries, sum);
+    // Rows of the result have nothing between them, so the unit says it all: registers are short.
+    store_rows(out, head, t, a.queries, sum, [&](int64_t query_row) {
+      return (query_row * a.batch * a.heads + head.unit) * a.width;
+    });
   } else {
     no_tensor_cores();
   }
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
 }  // namespace
 
 void attention_on_cores(Cores cores, const KernelArgs& a, const CudaAttention& call,
-                        const Stored& out, float* lse) {
+                        const HeadRows& out, float* lse) {
   const int64_t tiles = blocks_of(call.queries, kCoreRows);
   by_core_shape(cores, call.width, [&](auto shape) {
     using S = decltype(shape);

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
         fetch(passing, t + S::kQueries);
       }
     }
-    auto store = [&](const Stored& to, float(&sums)[S::kColumns][4], float factor) {
+    auto store = [&](const HeadRows& to, float(&sums)[S::kColumns][4], float factor) {
       each_element(sums, [&](int i, int, float& x) {
         // Nobody looks at what is beyond the length, whatever came of it here.
         x = j + core_row() + 8 * i < head.limit ? x * factor : 0;
@@ -146,6 +146,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     uint32_t query[S::kSteps][4], dout[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.call.q, first);
     load_fragments<S>(dout, head, shared, a.dout, first);
+    make_deltas(a, head, t, kWarpRows);
     float level[2], delta[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -191,15 +192,15 @@ void attention_grad_on_cores(Cores cores, const KernelArgs& a, const AttentionGr
   const int64_t units = call.batch * call.heads;
   by_core_shape(cores, call.width, [&](auto shape) {
     using S = decltype(shape);
+    if (grad.dq.data) {  // first: it makes the deltas
+      const int64_t tiles = blocks_of(call.queries, kCoreRows);
+      launch(attention_queries_grad_cores_kernel<S>, {units * tiles}, kCoreThreads,
+             S::bytes(S::kGradKeys), stream_of(a), grad, tiles);
+    }
     if (grad.dk.data || grad.dv.data) {
       const int64_t tiles = blocks_of(call.keys, kCoreRows);
       launch(attention_keys_grad_cores_kernel<S>, {units * tiles}, kCoreThreads,
              KeysGradTiles<S>::kBytes, stream_of(a), grad, tiles);
-    }
-    if (grad.dq.data) {
-      const int64_t tiles = blocks_of(call.queries, kCoreRows);
-      launch(attention_queries_grad_cores_kernel<S>, {units * tiles}, kCoreThreads,
-             S::bytes(S::kGradKeys), stream_of(a), grad, tiles);
     }
   });
 }

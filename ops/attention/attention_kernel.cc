@@ -131,9 +131,10 @@ class Head {
   int64_t limit() const { return limit_; }
   int64_t wide() const { return wide_; }
   float scale() const { return scale_; }
-  // The element at which row t of this head begins.
-  int64_t at(int64_t t) const {
-    return ((t * call_.batch + b_) * call_.heads + head_) * call_.width;
+  int64_t out_pitch() const { return call_.heads * call_.width; }  // of out and dout
+  // The element at which row t of this head begins, where rows are `pitch` apart.
+  int64_t at(int64_t t, int64_t pitch) const {
+    return (t * call_.batch + b_) * pitch + head_ * call_.width;
   }
   // Of the keys from j on, how many query t may look at, n at most.
   int64_t visible(int64_t t, int64_t j, int64_t n) const {
@@ -142,11 +143,11 @@ class Head {
   }
 
   // Rows [t, t + n) side by side, each wide() floats of which the last are zero.
-  void pack_rows(const void* data, int64_t t, int64_t n, float* out) const {
+  void pack_rows(const void* data, int64_t pitch, int64_t t, int64_t n, float* out) const {
     float buffer[kWidestHead];
     for (int64_t i = 0; i < n; ++i) {
-      fetch_next(data, t + i);
-      const float* row = load_tile(data, call_.type, at(t + i), call_.width, buffer);
+      fetch_next(data, at(t + i, pitch));
+      const float* row = load_tile(data, call_.type, at(t + i, pitch), call_.width, buffer);
       float* to = out + i * wide_;
       int64_t e = 0;
       for (; e + kVector <= call_.width; e += kVector) std::memcpy(to + e, row + e, sizeof(Vector));
@@ -155,21 +156,21 @@ class Head {
     }
   }
   // The same transposed: (wide(), kKeys), zero from column n up to the next multiple of kVector.
-  void pack_columns(const void* data, int64_t t, int64_t n, float* out) const {
+  void pack_columns(const void* data, int64_t pitch, int64_t t, int64_t n, float* out) const {
     alignas(64) float rows[kKeys * kWidestHead];
-    pack_rows(data, t, n, rows);
+    pack_rows(data, pitch, t, n, rows);
     std::fill(rows + n * wide_, rows + padded(n) * wide_, 0.0f);
     transpose(padded(n), wide_, rows, wide_, out);
   }
-  void store_rows(void* data, int64_t t, int64_t n, const float* from) const {
+  void store_rows(void* data, int64_t pitch, int64_t t, int64_t n, const float* from) const {
     for (int64_t i = 0; i < n; ++i) {
-      store_tile(data, call_.type, at(t + i), call_.width, from + i * wide_);
+      store_tile(data, call_.type, at(t + i, pitch), call_.width, from + i * wide_);
     }
   }
-  void zero_rows(void* data, int64_t from, int64_t to) const {
+  void zero_rows(void* data, int64_t pitch, int64_t from, int64_t to) const {
     const float zeros[kWidestHead] = {};
     for (int64_t t = from; t < to; ++t) {
-      store_tile(data, call_.type, at(t), call_.width, zeros);
+      store_tile(data, call_.type, at(t, pitch), call_.width, zeros);
     }
   }
   // The dropout's factors of queries [t, t + m) and keys from j on: drawn as the tile begins, row
@@ -188,10 +189,10 @@ class Head {
   }
 
  private:
-  // Asks for row t of the next head, which lies right behind: a head's rows lie far apart.
-  void fetch_next(const void* data, int64_t t) const {
+  // Asks for the next head's row behind the one at `begin`: a head's rows lie far apart.
+  void fetch_next(const void* data, int64_t begin) const {
     const int64_t bytes = call_.width * bits(call_.type) / 8;
-    const auto* row = static_cast<const char*>(data) + (at(t) + call_.width) * bits(call_.type) / 8;
+    const auto* row = static_cast<const char*>(data) + (begin + call_.width) * bits(call_.type) / 8;
     for (int64_t e = 0; e < bytes; e += 64) __builtin_prefetch(row + e);
   }
 
@@ -215,11 +216,11 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
     float top[kQueries], total[kQueries] = {};
     std::fill_n(top, m, kNever);
     std::fill_n(sum, m * wide, 0.0f);
-    head.pack_rows(q, t, m, query);
+    head.pack_rows(q, call.q_pitch, t, m, query);
     for (int64_t j = 0; j < last; j += kKeys) {
       const int64_t n = std::min(kKeys, last - j), columns = padded(n);
-      head.pack_columns(k, j, n, key);
-      head.pack_rows(v, j, n, value);
+      head.pack_columns(k, call.kv_pitch, j, n, key);
+      head.pack_rows(v, call.kv_pitch, j, n, value);
       product(m, columns, call.width, query, wide, 1, key, kKeys, score, kKeys, false);
       if (call.dropout > 0) head.draw(t, m, j, factors);
       // In loops of their own over the rows: within a row each step waits for the one before.
@@ -270,7 +271,7 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
 #pragma omp simd
       for (int64_t e = 0; e < wide; ++e) sum[i * wide + e] *= inverse;
     }
-    if (out) head.store_rows(out, t, m, sum);
+    if (out) head.store_rows(out, head.out_pitch(), t, m, sum);
   }
 }
 
@@ -290,20 +291,20 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
   const Head head(call, unit);
   const int64_t wide = head.wide(), limit = head.limit();
   const float scale = head.scale();
-  if (to.dq && limit == 0) head.zero_rows(to.dq, 0, call.queries);
-  if (to.dk) head.zero_rows(to.dk, limit, call.keys);
-  if (to.dv) head.zero_rows(to.dv, limit, call.keys);
+  if (to.dq && limit == 0) head.zero_rows(to.dq, call.q_pitch, 0, call.queries);
+  if (to.dk) head.zero_rows(to.dk, call.kv_pitch, limit, call.keys);
+  if (to.dv) head.zero_rows(to.dv, call.kv_pitch, limit, call.keys);
   for (int64_t j = 0; j < limit; j += kKeys) {
     const int64_t n = std::min(kKeys, limit - j), columns = padded(n);
-    head.pack_rows(k, j, n, key);
-    head.pack_columns(k, j, n, key_t);
-    head.pack_columns(v, j, n, value_t);
+    head.pack_rows(k, call.kv_pitch, j, n, key);
+    head.pack_columns(k, call.kv_pitch, j, n, key_t);
+    head.pack_columns(v, call.kv_pitch, j, n, value_t);
     std::fill_n(dkey, n * wide, 0.0f);
     std::fill_n(dvalue, n * wide, 0.0f);
     for (int64_t t = call.causal ? j / kQueries * kQueries : 0; t < call.queries; t += kQueries) {
       const int64_t m = std::min(kQueries, call.queries - t);
-      head.pack_rows(q, t, m, query);
-      head.pack_rows(dout, t, m, above);
+      head.pack_rows(q, call.q_pitch, t, m, query);
+      head.pack_rows(dout, head.out_pitch(), t, m, above);
       product(m, columns, call.width, query, wide, 1, key_t, kKeys, score, kKeys, false);
       product(m, columns, call.width, above, wide, 1, value_t, kKeys, slope, kKeys, false);
       if (call.dropout > 0) head.draw(t, m, j, factors);
@@ -318,7 +319,8 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
         if (lanes[i] < columns) std::fill(p + lanes[i], p + columns, 0.0f);
       }
       for (int64_t i = 0; i < m; ++i) {
-        const float* y = load_tile(out, call.type, head.at(t + i), call.width, buffer);
+        const float* y =
+            load_tile(out, call.type, head.at(t + i, head.out_pitch()), call.width, buffer);
         const float* dy = above + i * wide;
         delta[i] = row_sum(call.width, [&](int64_t e) { return dy[e] * y[e]; });
       }
@@ -346,13 +348,14 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
       product(n, wide, m, slope, 1, kKeys, query, wide, dkey, wide, true);
       if (!to.dq) continue;
       float* const sums = to.dq_sums ? to.dq_sums + t * wide : moved;
-      if (j > 0 && sums == moved) head.pack_rows(to.dq, t, m, moved);  // of the tiles before
+      if (j > 0 && sums == moved)
+        head.pack_rows(to.dq, call.q_pitch, t, m, moved);  // of the tiles before
       product(m, wide, n, slope, kKeys, 1, key, wide, sums, wide, j > 0);
       const bool last = j + kKeys >= limit || (call.causal && j + kKeys > t);
-      if (last || sums == moved) head.store_rows(to.dq, t, m, sums);
+      if (last || sums == moved) head.store_rows(to.dq, call.q_pitch, t, m, sums);
     }
-    if (to.dk) head.store_rows(to.dk, j, n, dkey);
-    if (to.dv) head.store_rows(to.dv, j, n, dvalue);
+    if (to.dk) head.store_rows(to.dk, call.kv_pitch, j, n, dkey);
+    if (to.dv) head.store_rows(to.dv, call.kv_pitch, j, n, dvalue);
   }
 }
 

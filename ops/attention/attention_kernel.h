@@ -11,7 +11,9 @@ namespace pal {
 
 constexpr int64_t kWidestHead = 256;
 
-// A call of attention, spelled out. Heads lie side by side in rows of heads * width elements.
+// A call of attention, spelled out. Heads lie side by side in rows of heads * width elements, which
+// are so far apart as `q_pitch` and `kv_pitch` say, in elements; the same holds for the gradients.
+// Rows of the result have nothing between them.
 struct AttentionCall {
   int64_t queries, keys, batch, heads, width;
   DType type;              // of q, k, v, out and their gradients
@@ -19,6 +21,7 @@ struct AttentionCall {
   bool causal;
   float dropout;  // 0: none
   RandomKey key;  // of the dropout
+  int64_t q_pitch, kv_pitch;
 };
 
 // -> out (T, B, D), lse f32 (B, H, T): log sum exp of the scaled scores, 0 where there is none.

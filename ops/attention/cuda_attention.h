@@ -16,9 +16,14 @@ constexpr int kDown = 8, kAcross = 16;  // threads
 constexpr int kChunkPitch = kTileColumns + 1, kScorePitch = kTileKeys + 1;
 constexpr int kDrawn = kTileKeys + 8;  // a row's factors, and those before it of the same draw
 
+// Rows of heads side by side, `pitch` elements from one to the next.
+struct HeadRows : Stored {
+  int64_t pitch = 0;
+};
+
 // A call of attention or its gradient, spelled out; see AttentionCall of attention_kernel.h.
 struct CudaAttention {
-  Stored q, k, v;
+  HeadRows q, k, v;
   int64_t queries, keys, batch, heads, width;
   const int32_t* lengths;  // or null
   const StepScalars* scalars;
@@ -30,7 +35,7 @@ struct CudaAttention {
 
 struct AttentionGrad {
   CudaAttention call;
-  Stored out, dout, dq, dk, dv;
+  HeadRows out, dout, dq, dk, dv;
   const float* lse;
   float* delta;  // (B, H, T): dout . out
 };
@@ -48,17 +53,21 @@ __device__ inline int across() { return int(threadIdx.x) % kAcross; }
 // One head of one sentence: unit = sentence * heads + head.
 struct CudaHead {
   const CudaAttention& a;
-  int64_t unit, limit;
+  int unit, limit, sentence, left;  // left: its first column in a row
 
-  __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(u) {
-    limit = a.keys;
+  __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(int(u)) {
+    sentence = int(divide(u, a.heads)), left = int((u - sentence * a.heads) * a.width);
+    limit = int(a.keys);
     if (a.lengths) {
-      const int64_t n = a.lengths[divide(u, a.heads)];
-      limit = n < 0 ? 0 : n < a.keys ? n : a.keys;
+      const int n = a.lengths[sentence];
+      limit = n < 0 ? 0 : n < limit ? n : limit;
     }
   }
   // The element at which row t begins.
-  __device__ int64_t at(int64_t t) const { return (t * a.batch * a.heads + unit) * a.width; }
+  __device__ int64_t at(int64_t pitch, int64_t t) const {
+    return (t * a.batch + sentence) * pitch + left;
+  }
+  __device__ int64_t at(const HeadRows& x, int64_t t) const { return at(x.pitch, t); }
   // Of the keys from j on, how many query t may look at, n at most.
   __device__ int64_t visible(int64_t t, int64_t j, int64_t n) const {
     const int64_t end = a.causal && t + 1 < limit ? t + 1 : limit;
@@ -67,14 +76,14 @@ struct CudaHead {
 
   // Rows [t, t + n) of x, its `chunk`-th columns, into tile; zero below and beside them.
   template <int kRows>
-  __device__ void load(float* tile, const Stored& x, int64_t t, int64_t n, int chunk) const {
+  __device__ void load(float* tile, const HeadRows& x, int64_t t, int64_t n, int chunk) const {
     constexpr int kGroups = kTileColumns / kGroup;
     for (int g = int(threadIdx.x); g < kRows * kGroups; g += kTileThreads) {
       const int row = g / kGroups, e = g % kGroups * kGroup;
       const int64_t column = int64_t(chunk) * kTileColumns + e;
       float v[kGroup] = {};
       if (row < n && column < a.width) {
-        load8(x, at(t + row) + column, group_size(column, a.width), v);
+        load8(x, at(x, t + row) + column, group_size(column, a.width), v);
       }
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) tile[row * kChunkPitch + e + k] = v[k];
@@ -98,6 +107,18 @@ struct CudaHead {
     return drawn + before;
   }
 };
+
+// dout . out of queries [t, t + n), by a warp: read again when all of its lanes are here.
+__device__ inline void make_deltas(const AttentionGrad& a, const CudaHead& head, int64_t t,
+                                   int64_t n) {
+  for (int64_t row = t; row < t + n && row < a.call.queries; ++row) {
+    const int64_t dout = head.at(a.dout, row), out = head.at(a.out, row);
+    const float sum = warp_row_sum(
+        a.call.width, [&](int64_t e) { return load1(a.dout, dout + e) * load1(a.out, out + e); });
+    if (lane_number() == 0) a.delta[head.unit * a.call.queries + row] = sum;
+  }
+  __syncwarp();
+}
 
 // sum[i][j] += x(row, 0) y(0, column) + .. + x(row, n - 1) y(n - 1, column) one after the other,
 // where x(r, e) = x[r x_row + e x_step] and y(e, c) = y[c y_column + e y_step].
@@ -123,8 +144,8 @@ __device__ void add_products(float (&sum)[I][J], const float* x, int x_row, int 
 // score[i, j] = x_i . y_j for rows [t, t + m) of x and [j, j + n) of y. `left` and `right` are room
 // for a chunk of each.
 __device__ inline void score_tile(const CudaHead& head, float* score, float* left, float* right,
-                                  const Stored& x, int64_t t, int64_t m, const Stored& y, int64_t j,
-                                  int64_t n) {
+                                  const HeadRows& x, int64_t t, int64_t m, const HeadRows& y,
+                                  int64_t j, int64_t n) {
   float sum[kTileQueries / kDown][kTileKeys / kAcross] = {};
   for (int c = 0; c * kTileColumns < head.a.width; ++c) {
     __syncthreads();  // what the chunks held before has been read

@@ -35,13 +35,21 @@ template <class M, int kWidth> struct CoreShape {
   // Rows [t, t + n) of x, zero below and beside them. They are there once the thread has waited for
   // its copies, and all have.
   template <int kRows>
-  static __device__ void load(const CudaHead& head, uint32_t* to, const Stored& x, int64_t t,
+  static __device__ void load(const CudaHead& head, uint32_t* to, const HeadRows& x, int64_t t,
                               int64_t n) {
+    load_at<kRows>(head, to, x, place(head, x.pitch, t), x.pitch, int(n));
+  }
+  // The thread's first element of the rows from t on.
+  static __device__ int64_t place(const CudaHead& head, int64_t pitch, int64_t t) {
+    return head.at(pitch, t + int(threadIdx.x) / kColumns) + int(threadIdx.x) % kColumns * kGroup;
+  }
+  template <int kRows>
+  static __device__ void load_at(const CudaHead& head, uint32_t* to, const Stored& x, int64_t at,
+                                 int64_t pitch, int n) {
     const int row = int(threadIdx.x) / kColumns, e = int(threadIdx.x) % kColumns * kGroup;
     constexpr int kApart = kCoreThreads / kColumns;  // rows that a thread has
     static_assert(kRows % kApart == 0);
-    const int64_t stride = head.a.batch * head.a.heads * head.a.width;
-    const int64_t at = head.at(t + row) + e;
+    const int64_t stride = head.a.batch * pitch;
     const bool wide = e < head.a.width;
     to += row * kPitch + e / M::kPerWord;
     if (M::kPerWord == 2 && x.vector) {
@@ -65,7 +73,7 @@ template <class M, int kWidth> struct CoreShape {
 // The left operands that a warp's 16 rows of the 64 from row t on are, by way of shared memory.
 template <class S>
 __device__ void load_fragments(uint32_t (&left)[S::kSteps][4], const CudaHead& head,
-                               uint32_t* shared, const Stored& x, int64_t t) {
+                               uint32_t* shared, const HeadRows& x, int64_t t) {
   S::template load<kCoreRows>(head, shared, x, t, head.a.queries - t);
   wait_for_copies();
   __syncthreads();
@@ -82,9 +90,9 @@ template <class S, int kKeys> class KeyTiles {
   static constexpr int kTile = kKeys * S::kPitch;  // words
 
   // Up to key `last`.
-  __device__ KeyTiles(const CudaHead& head, uint32_t* shared, const Stored& k, const Stored& v,
+  __device__ KeyTiles(const CudaHead& head, uint32_t* shared, const HeadRows& k, const HeadRows& v,
                       int last)
-      : head_(head), shared_(shared), k_(k), v_(v), last_(last) {
+      : head_(head), shared_(shared), k_(k), v_(v), last_(last), at_(S::place(head, k.pitch, 0)) {
     if (last > 0) fetch(shared, 0);
   }
   // The tile from key j on, for all threads.
@@ -98,16 +106,19 @@ template <class S, int kKeys> class KeyTiles {
   }
 
  private:
-  __device__ void fetch(uint32_t* to, int j) const {
-    S::template load<kKeys>(head_, to, k_, j, head_.limit - j);
-    S::template load<kKeys>(head_, to + kTile, v_, j, head_.limit - j);
+  // Tile by tile, so that where a tile lies is one sum. Keys and values have one pitch.
+  __device__ void fetch(uint32_t* to, int j) {
+    S::template load_at<kKeys>(head_, to, k_, at_, k_.pitch, head_.limit - j);
+    S::template load_at<kKeys>(head_, to + kTile, v_, at_, k_.pitch, head_.limit - j);
+    at_ += kKeys * head_.a.batch * k_.pitch;
   }
 
   const CudaHead& head_;
   uint32_t* const shared_;
-  const Stored &k_, &v_;
+  const HeadRows &k_, &v_;
   const int last_;
   int place_ = 0;
+  int64_t at_;
 };
 
 // What multiply_rows asks of left operands in registers.
@@ -215,15 +226,16 @@ __device__ void mask_scores(float (&score)[kBlocks][4], const CudaHead& head, in
   });
 }
 
-// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`.
-template <int kBlocks>
+// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`;
+// row r begins at element row_at(r).
+template <int kBlocks, class At>
 __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int64_t rows,
-                           const float (&c)[kBlocks][4]) {
+                           const float (&c)[kBlocks][4], At row_at) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = t + core_row() + 8 * i;
     if (row >= rows) continue;
-    const int64_t at = head.at(row);
+    const int64_t at = row_at(row);
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
       const int column = 8 * n + core_column();
@@ -239,6 +251,12 @@ __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int
       }
     }
   }
+}
+
+template <int kBlocks>
+__device__ void store_rows(const HeadRows& y, const CudaHead& head, int64_t t, int64_t rows,
+                           const float (&c)[kBlocks][4]) {
+  store_rows(y, head, t, rows, c, [&](int64_t row) { return head.at(y, row); });
 }
 
 }  // namespace pal

@@ -39,15 +39,17 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
   const ConvStripes& cut = s.stripes;
   s.depthwise = cut.groups > 1 && cut.c == 1;
   if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
+  // Parts begin with rows of theirs.
+  const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
   if (cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);
+  } else if (cudnn_weight_grad && kind == ConvKind::weight_grad && !present(in, 2)) {
+    s.cudnn = cudnn_weight_grad(device, shape, type, least, most);
   }
   if (s.cudnn) {
     const int64_t bytes = s.cudnn->workspace();
     return {.state = std::move(state), .workspace = bytes};
   }
-  // Stripes begin with rows of theirs.
-  const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
   const ProductBoundaries boundaries{.a = least, .b = least, .c = least, .bias = least};
   auto product_of = [&](int64_t lines) {
     ProductShape p = cut.product(kind, lines);

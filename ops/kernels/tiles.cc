@@ -93,14 +93,15 @@ BitMeaning bits_of_interval(float lo, float hi) {
   return {inside, lo};
 }
 
-void convert_operand(const KernelArgs& a, size_t operand) {
-  const TensorSpec &from = a.in_spec[operand], &to = a.out_spec[0];
-  if (from.dtype == to.dtype) return copy_bytes(a.queue, a.out[0], a.in[operand], to.bytes());
+void convert_operand(const KernelArgs& a, size_t operand, size_t output) {
+  const TensorSpec &from = a.in_spec[operand], &to = a.out_spec[output];
+  void* const out = a.out[output];
+  if (from.dtype == to.dtype) return copy_bytes(a.queue, out, a.in[operand], to.bytes());
   parallel_chunks(a.queue, to.numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
-      store_tile(a.out[0], to.dtype, i, n, load_tile(a.in[operand], from.dtype, i, n, buffer));
+      store_tile(out, to.dtype, i, n, load_tile(a.in[operand], from.dtype, i, n, buffer));
     }
   });
 }

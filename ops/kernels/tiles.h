@@ -109,7 +109,7 @@ template <int N, class F> OpDef map_op(OpDef facts) {
 
 // Output 0 = that operand in the output's type: floats are converted, any other type has to be the
 // output's already.
-void convert_operand(const KernelArgs& a, size_t operand);
+void convert_operand(const KernelArgs& a, size_t operand, size_t output = 0);
 
 // ProgramError unless there are `least` to `most` operands.
 void require_operands(SpecSpan in, size_t least, size_t most);

@@ -60,13 +60,7 @@ class Convolution final : public CudnnConvolution {
   void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
            std::byte* workspace) const override {
     check_cudnn(library_.set_stream(handle_, stream));
-    const cudnnStatus_t status = call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace));
-    if (is_refusal(status)) {
-      throw DeviceError("cuDNN " + cudnn_version() +
-                        " said that it takes this convolution, and does not; device.cudnn: false "
-                        "does without");
-    }
-    check_cudnn(status);
+    check_taken(call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace)));
   }
 
  private:

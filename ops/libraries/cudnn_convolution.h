@@ -25,4 +25,11 @@ class CudnnConvolution {
                                                                   DType type,
                                                                   int64_t most_workspace);
 
+// A weight gradient in f32 of operands in 16 bits (`type`), which the other does not do: by the
+// graph API. All three begin on such a boundary; it adds to nothing. Null as above.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_weight_grad(const Device& device,
+                                                                  const ConvShape& shape,
+                                                                  DType type, int64_t boundary,
+                                                                  int64_t most_workspace);
+
 }  // namespace pal

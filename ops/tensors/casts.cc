@@ -1,4 +1,5 @@
-// cast: y = x as another type, dx = dy as x's type.   to_bits: y = [lo < x < hi].
+// cast: y = x as another type, dx = dy as x's type; of many x in one node.   to_bits: y = [lo < x <
+// hi].
 #include "ops/tensors/casts.h"
 
 #include "core/gradient.h"
@@ -10,15 +11,23 @@ const OpDef cast_op{
     .name = "cast",
     .formula = "x as another type",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require_operands(in, 1, 1);
       const DType to = attrs.as<CastAttrs>().to;
-      require(is_float(in[0].dtype) && is_float(to), in[0], " to ", to,
-              ": not floating-point types");
-      return {{in[0].shape, to}};
+      Specs out;
+      for (const TensorSpec& x : in) {
+        require(is_float(x.dtype) && is_float(to), x, " to ", to, ": not floating-point types");
+        out.push_back({x.shape, to});
+      }
+      return out;
     },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
-    .zeros = keeps_zeros,
-    .cpu = {.run = [](const KernelArgs& a) { convert_operand(a, 0); }},
+    .arity = 1,
+    .zeros = gathers_zeros,
+    .cpu = {.run =
+                [](const KernelArgs& a) {
+                  for (size_t k = 0; k < a.in.size(); ++k) {
+                    if (a.out[k]) convert_operand(a, k, k);
+                  }
+                }},
     .cuda = &cast_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
                  {.operands = {example({3, 7}, DType::f16)}, .attrs = CastAttrs{DType::f32}},

@@ -1,4 +1,4 @@
-// cast and to_bits, eight elements a thread.
+// cast and to_bits, eight elements a thread; many tensors' casts in a launch.
 #include "ops/kernels/cuda_elements.h"
 #include "ops/tensors/casts.h"
 
@@ -9,11 +9,66 @@ struct Identity {
   PAL_HD float operator()(float x) const { return x; }
 };
 
-void run_cast(const KernelArgs& a) {
-  if (a.in_spec[0].dtype == a.out_spec[0].dtype) {
-    return copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
+constexpr int kCast = 96;            // tensors in a launch: where they are is its parameter (4 KB)
+constexpr int64_t kCastStretch = 4;  // groups of a thread
+
+struct CastTensor {
+  const void* x;
+  void* y;
+  int64_t n;
+  int first_block;
+  DType type;  // of x
+};
+struct CastTensors {
+  CastTensor at[kCast];
+  int count;
+  DType type;  // of y
+};
+
+__device__ Stored cast_operand(const void* data, DType type) {
+  return {.data = const_cast<void*>(data),
+          .type = type,
+          .vector = reinterpret_cast<uintptr_t>(data) % 16 == 0};
+}
+
+__global__ void cast_kernel(CastTensors tensors) {
+  int which = 0, behind = tensors.count;  // the last tensor that begins with this block or before
+  while (behind - which > 1) {
+    const int middle = (which + behind) / 2;
+    (tensors.at[middle].first_block <= int(blockIdx.x) ? which : behind) = middle;
   }
-  launch_map<1>(a, Identity{});
+  const CastTensor& t = tensors.at[which];
+  const Stored x = cast_operand(t.x, t.type), y = cast_operand(t.y, tensors.type);
+  const int64_t block = int(blockIdx.x) - t.first_block;
+  for (int64_t k = 0; k < kCastStretch; ++k) {
+    const int64_t i = ((block * kCastStretch + k) * blockDim.x + threadIdx.x) * kGroup;
+    if (i >= t.n) return;
+    float v[kGroup];
+    load8(x, i, group_size(i, t.n), v);
+    store8(y, i, group_size(i, t.n), v);
+  }
+}
+
+void run_cast(const KernelArgs& a) {
+  const DType type = a.attrs.as<CastAttrs>().to;
+  CastTensors tensors{.count = 0, .type = type};
+  int blocks = 0;
+  auto start = [&] {
+    if (tensors.count) launch(cast_kernel, {blocks}, kThreads, a, tensors);
+    tensors.count = blocks = 0;
+  };
+  for (size_t k = 0; k < a.in.size(); ++k) {
+    const TensorSpec& from = a.in_spec[k];
+    if (!a.out[k] || from.numel() == 0) continue;
+    if (from.dtype == type) {
+      copy_async(a, a.out[k], a.in[k], from.bytes());
+      continue;
+    }
+    if (tensors.count == kCast) start();
+    tensors.at[tensors.count++] = {a.in[k], a.out[k], from.numel(), blocks, from.dtype};
+    blocks += int(blocks_of(from.numel(), kThreads * kGroup * kCastStretch));
+  }
+  start();
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // An embedding, and its gradient without atomics: positions are sorted by (id, position), and the
 // rows of one id are added up one after the other, in the order of the CPU's kernel, so the bits
 // are its own. The sort is bitonic (Batcher 1968) on distinct 64-bit keys: what lies within a chunk
-// of keys is sorted in shared memory, a launch for all of its steps.
+// of keys is sorted in shared memory, a launch for all of its steps; beyond, a launch has three.
 #include "ops/kernels/cuda_row_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/tensors/embedding.h"
@@ -33,47 +33,80 @@ int64_t padded(int64_t n) {
   return p;
 }
 
-__global__ void keys_kernel(uint64_t* keys, int64_t size, const int32_t* ids, int64_t count,
-                            int64_t rows, int64_t padding) {
-  const int64_t i = thread_number();
-  if (i >= size) return;
-  uint64_t key = kNone64;
-  if (i < count) {
+// The keys before they are sorted.
+struct IdKeys {
+  const int32_t* ids = nullptr;
+  int64_t count = 0, rows = 0, padding = 0;
+
+  __device__ uint64_t at(int64_t i) const {
+    if (i >= count) return kNone64;
     const uint32_t id = uint32_t(ids[i]);
-    if (id < uint64_t(rows) && int64_t(id) != padding) key = uint64_t(id) << 32 | uint64_t(i);
+    const bool adds = id < uint64_t(rows) && int64_t(id) != padding;
+    return adds ? uint64_t(id) << 32 | uint64_t(i) : kNone64;
   }
-  keys[i] = key;
+};
+
+__device__ void compare_exchange(uint64_t& a, uint64_t& b, bool ascending) {
+  const uint64_t first = a, second = b;
+  if ((first > second) == ascending) a = second, b = first;
 }
 
-// Orders keys i and i + j: ascending where bit k of the number of the first is 0.
-__device__ void compare_exchange(uint64_t* keys, int64_t i, int64_t j, int64_t number, int64_t k) {
-  const uint64_t a = keys[i], b = keys[i + j];
-  if ((a > b) == ((number & k) == 0)) keys[i] = b, keys[i + j] = a;
-}
-
-// The steps of merges k = first, .., last (powers of two) that stay within a chunk.
-__global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, int64_t last) {
+// The steps of merges k = first, .., last (powers of two) that stay within a chunk. Keys are made
+// of ids where there are some. Those with bit k of their number 0 come to be ascending.
+__global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, int64_t last,
+                                  IdKeys made) {
   uint64_t* mine = shared_memory<uint64_t>();
   const int64_t base = int64_t(blockIdx.x) * chunk;
-  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) mine[i] = keys[base + i];
+  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) {
+    mine[i] = made.ids ? made.at(base + i) : keys[base + i];
+  }
   __syncthreads();
   for (int64_t k = first; k <= last; k *= 2) {
     for (int64_t j = k / 2 < chunk ? k / 2 : chunk / 2; j > 0; j /= 2) {
       for (int64_t pair = threadIdx.x; pair < chunk / 2; pair += blockDim.x) {
         const int64_t i = 2 * pair - (pair & (j - 1));  // j is a power of two
-        compare_exchange(mine, i, j, base + i, k);
+        compare_exchange(mine[i], mine[i + j], ((base + i) & k) == 0);
       }
       __syncthreads();
     }
   }
   for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) keys[base + i] = mine[i];
 }
-// One step of merge k over the distance j, across chunks.
-__global__ void sort_step_kernel(uint64_t* keys, int64_t pairs, int64_t j, int64_t k) {
-  const int64_t pair = thread_number();
-  if (pair >= pairs) return;
-  const int64_t i = 2 * pair - (pair & (j - 1));
-  compare_exchange(keys, i, j, i, k);
+// Steps of merge k across chunks, the last over the distance j: a thread has all keys that meet.
+template <int kSteps>
+__global__ void sort_steps_kernel(uint64_t* keys, int64_t threads, int64_t j, int64_t k) {
+  const int64_t t = thread_number();
+  if (t >= threads) return;
+  uint64_t* first = keys + ((t - (t & (j - 1))) << kSteps) + (t & (j - 1));
+  const bool ascending = ((first - keys) & k) == 0;
+  constexpr int kKeys = 1 << kSteps;
+  uint64_t mine[kKeys];
+#pragma unroll
+  for (int e = 0; e < kKeys; ++e) mine[e] = first[e * j];
+#pragma unroll
+  for (int apart = kKeys / 2; apart > 0; apart /= 2) {
+#pragma unroll
+    for (int e = 0; e < kKeys; ++e) {
+      if (!(e & apart)) compare_exchange(mine[e], mine[e + apart], ascending);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < kKeys; ++e) first[e * j] = mine[e];
+}
+// So many steps of merge k, the first over the distance `top`; -> the distance of the next.
+template <int kSteps>
+int64_t sort_steps(const KernelArgs& a, uint64_t* keys, int64_t size, int64_t top, int64_t k) {
+  const int64_t threads = size >> kSteps, j = top >> (kSteps - 1);
+  launch(sort_steps_kernel<kSteps>, {blocks_of(threads, kThreads)}, a, keys, threads, j, k);
+  return j / 2;
+}
+// The steps of merge k over distances from k / 2 down to `least`.
+void sort_across(const KernelArgs& a, uint64_t* keys, int64_t size, int64_t k, int64_t least) {
+  for (int64_t top = k / 2; top >= least;) {
+    top = top >= 4 * least   ? sort_steps<3>(a, keys, size, top, k)
+          : top >= 2 * least ? sort_steps<2>(a, keys, size, top, k)
+                             : sort_steps<1>(a, keys, size, top, k);
+  }
 }
 
 // A block for every place in the sorted order; that of an id's first adds up all of its rows, one
@@ -121,16 +154,12 @@ void run_embedding_grad(const KernelArgs& a) {
   const size_t shared = size_t(chunk) * sizeof(uint64_t);
   uint64_t* keys = reinterpret_cast<uint64_t*>(a.workspace);
   const cudaStream_t stream = stream_of(a);
-  launch(keys_kernel, {blocks_of(size, kThreads)}, kThreads, 0, stream, keys, size,
-         a.input<int32_t>(1), count, rows, padding);
   launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, int64_t(2),
-         chunk);
+         chunk, IdKeys{a.input<int32_t>(1), count, rows, padding});
   for (int64_t k = 2 * chunk; k <= size; k *= 2) {
-    for (int64_t j = k / 2; j >= chunk; j /= 2) {
-      launch(sort_step_kernel, {blocks_of(size / 2, kThreads)}, kThreads, 0, stream, keys, size / 2,
-             j, k);
-    }
-    launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, k, k);
+    sort_across(a, keys, size, k, chunk);
+    launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, k, k,
+           IdKeys{});
   }
   if (const void* sum = input_if_present(a, 2)) {
     copy_async(a, a.out[0], sum, a.out_spec[0].bytes());

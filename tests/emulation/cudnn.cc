@@ -5,44 +5,14 @@
 // asked for.
 #include "core/cuda/cudnn.h"
 
-#include <cudnn.h>
-
-#include <array>
 #include <stdexcept>
 #include <vector>
 
 #include "ops/kernels/element_types.h"
-#include "ops/libraries/conv_kernel.h"
 #include "tests/emulation/counting.h"
+#include "tests/emulation/cudnn_problem.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/memory.h"
-
-namespace {
-constexpr int kMostRank = 5;
-using Extents = std::array<int64_t, kMostRank>;
-using Place = std::array<int64_t, 3>;
-}  // namespace
-
-struct EmulatedDnn {
-  cudaStream_t stream = nullptr;
-};
-struct EmulatedTensor {
-  cudnnDataType_t type;
-  int rank = 0;
-  Extents extent{}, stride{};
-  int64_t elements() const;
-};
-struct EmulatedFilter : EmulatedTensor {
-  cudnnTensorFormat_t format;
-};
-struct EmulatedConvolution {
-  int axes = 0;
-  Place pad{}, stride{}, dilation{};
-  cudnnConvolutionMode_t mode;
-  cudnnDataType_t compute;
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  int64_t groups = 1;
-};
 
 int64_t EmulatedTensor::elements() const {
   int64_t n = 1;
@@ -53,8 +23,13 @@ int64_t EmulatedTensor::elements() const {
 namespace {
 
 using pal::ConvKind;
+using pal::emulation::channels_last;
+using pal::emulation::DnnCall;
+using pal::emulation::DnnProblem;
 
 int64_t convolutions = 0;
+
+size_t element_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
 float load_element(const void* p, cudnnDataType_t type, int64_t i) {
   if (type == CUDNN_DATA_BFLOAT16) return pal::load(static_cast<const pal::bf16*>(p), i);
@@ -67,68 +42,9 @@ void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
   static_cast<float*>(p)[i] = x;
 }
 
-// The strides of packed channels, N, space, C: the only layout that filters of that format go with.
-Extents channels_last(const EmulatedTensor& t) {
-  Extents out{};
-  int64_t step = out[1] = 1;
-  step *= t.extent[1];
-  for (size_t i = size_t(t.rank); i-- > 2;) out[i] = step, step *= t.extent[i];
-  out[0] = step;
-  return out;
-}
-
-struct Problem {
-  EmulatedTensor x, y;
-  EmulatedFilter w;
-  EmulatedConvolution windows;
-
-  bool consistent() const {
-    const int rank = windows.axes + 2;
-    if (rank < 4 || rank > kMostRank) return false;
-    if (x.rank != rank || y.rank != rank || w.rank != rank) return false;
-    if (x.type != y.type || x.type != w.type) return false;
-    if (x.extent[0] != y.extent[0] || x.extent[1] != w.extent[1] * windows.groups) return false;
-    if (y.extent[1] != w.extent[0] || w.extent[0] % windows.groups) return false;
-    for (size_t i = 0; i < size_t(windows.axes); ++i) {
-      const int64_t reach = (w.extent[i + 2] - 1) * windows.dilation[i] + 1;
-      const int64_t room = x.extent[i + 2] + 2 * windows.pad[i] - reach;
-      if (room < 0 || y.extent[i + 2] != room / windows.stride[i] + 1) return false;
-    }
-    return true;
-  }
-  // What is asked for here is channels last throughout, and sums in f32.
-  bool supported() const {
-    return windows.mode == CUDNN_CROSS_CORRELATION && windows.compute == CUDNN_DATA_FLOAT &&
-           w.format == CUDNN_TENSOR_NHWC && x.stride == channels_last(x) &&
-           y.stride == channels_last(y) && windows.math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
-  }
-  // As earlier manuals have it of the first choice.
-  bool has(cudnnConvolutionFwdAlgo_t algorithm) const {
-    bool dilated = false;
-    for (int64_t by : windows.dilation) dilated |= by > 1;
-    return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || !dilated;
-  }
-  size_t workspace() const { return 192 + size_t(w.elements()) / 4 * 4; }
-
-  // An operand's element as it is multiplied: TF32 has 10 bits behind the first. The default takes
-  // tensor cores too.
-  double factor(float v) const {
-    if (x.type != CUDNN_DATA_FLOAT || windows.math == CUDNN_FMA_MATH) return double(v);
-    return double(pal::bits_float((pal::float_bits(v) + 0x1000u) & ~0x1fffu));
-  }
-};
-
-cudnnStatus_t ask(const Problem& p, size_t* bytes) {
-  *bytes = 0;
-  if (!p.consistent()) return CUDNN_STATUS_BAD_PARAM;
-  if (!p.supported()) return CUDNN_STATUS_NOT_SUPPORTED;
-  *bytes = p.workspace();
-  return CUDNN_STATUS_SUCCESS;
-}
-
 // Calls f(place) for every place below `extents`, the last one fastest.
 template <class F> void each_place(const EmulatedTensor& t, F f) {
-  Place at{};
+  DnnPlace at{};
   const size_t axes = size_t(t.rank) - 2;
   for (;;) {
     f(at);
@@ -140,19 +56,19 @@ template <class F> void each_place(const EmulatedTensor& t, F f) {
     if (i == size_t(-1)) return;
   }
 }
-int64_t index_of(const EmulatedTensor& t, int64_t n, int64_t c, const Place& at) {
+int64_t index_of(const EmulatedTensor& t, int64_t n, int64_t c, const DnnPlace& at) {
   int64_t i = n * t.stride[0] + c * t.stride[1];
   for (size_t k = 0; k + 2 < size_t(t.rank); ++k) i += at[k] * t.stride[k + 2];
   return i;
 }
 
 // Calls f(x's element, w's element, y's element) for every product of the convolution.
-template <class F> void each_product(const Problem& p, F f) {
+template <class F> void each_product(const DnnProblem& p, F f) {
   const int64_t outputs = p.y.extent[1] / p.windows.groups, channels = p.w.extent[1];
   for (int64_t n = 0; n < p.x.extent[0]; ++n) {
-    each_place(p.y, [&](const Place& to) {
-      each_place(p.w, [&](const Place& tap) {
-        Place from{};
+    each_place(p.y, [&](const DnnPlace& to) {
+      each_place(p.w, [&](const DnnPlace& tap) {
+        DnnPlace from{};
         for (size_t i = 0; i < size_t(p.windows.axes); ++i) {
           from[i] = to[i] * p.windows.stride[i] - p.windows.pad[i] + tap[i] * p.windows.dilation[i];
           if (from[i] < 0 || from[i] >= p.x.extent[i + 2]) return;
@@ -168,15 +84,8 @@ template <class F> void each_product(const Problem& p, F f) {
   }
 }
 
-struct Call {
-  cudnnHandle_t handle;
-  const void *alpha, *beta;
-  void* workspace;
-  size_t bytes;
-};
-
-void compute(ConvKind kind, const Problem& p, float alpha, float beta, const void* a, const void* b,
-             void* out) {
+void compute(ConvKind kind, const DnnProblem& p, float alpha, float beta, const void* a,
+             const void* b, void* out) {
   const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
   std::vector<double> sums(size_t(forward ? p.y.elements()
                                   : data  ? p.x.elements()
@@ -185,34 +94,86 @@ void compute(ConvKind kind, const Problem& p, float alpha, float beta, const voi
     const int64_t i = data ? y : x, j = forward || data ? w : y;
     sums[size_t(forward ? y
                 : data  ? x
-                        : w)] +=
-        p.factor(load_element(a, p.x.type, i)) * p.factor(load_element(b, p.x.type, j));
+                        : w)] += p.factor(load_element(a, p.x.type, i)) *
+                                p.factor(load_element(b, forward || data ? p.w.type : p.y.type, j));
   });
+  const cudnnDataType_t type = forward ? p.y.type : data ? p.x.type : p.w.type;
   for (int64_t i = 0; i < int64_t(sums.size()); ++i) {
     float value = alpha * float(sums[size_t(i)]);
-    if (beta != 0) value += beta * load_element(out, p.x.type, i);
-    store_element(out, p.x.type, i, value);
+    if (beta != 0) value += beta * load_element(out, type, i);
+    store_element(out, type, i, value);
   }
 }
 
-void count(ConvKind kind, const Problem& p, bool adds) {
+void count(ConvKind kind, const DnnProblem& p, bool adds) {
   const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
-  const double element = p.x.type == CUDNN_DATA_FLOAT ? 4 : 2;
-  const double x = double(p.x.elements()), w = double(p.w.elements()), y = double(p.y.elements());
-  const double out = forward ? y : data ? x : w;
-  pal::emulation::count_library("cuDNN", element * (x + w + y - out + (adds ? out : 0)),
-                                element * out, 2 * y * w / double(p.w.extent[0]));
+  auto bytes = [](const EmulatedTensor& t) {
+    return double(t.elements()) * double(element_bytes(t.type));
+  };
+  const double out = forward ? bytes(p.y) : data ? bytes(p.x) : bytes(p.w);
+  pal::emulation::count_library(
+      "cuDNN", bytes(p.x) + bytes(p.w) + bytes(p.y) - out + (adds ? out : 0), out,
+      2 * double(p.y.elements()) * double(p.w.elements()) / double(p.w.extent[0]));
 }
 
-// a, b: x and w; dy and w; x and dy.
-cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void* a, const void* b,
-                  void* out) {
+}  // namespace
+
+namespace pal::emulation {
+
+DnnExtents channels_last(const EmulatedTensor& t) {
+  DnnExtents out{};
+  int64_t step = out[1] = 1;
+  step *= t.extent[1];
+  for (size_t i = size_t(t.rank); i-- > 2;) out[i] = step, step *= t.extent[i];
+  out[0] = step;
+  return out;
+}
+
+bool DnnProblem::consistent() const {
+  const int rank = windows.axes + 2;
+  if (rank < 4 || rank > kMostRank) return false;
+  if (x.rank != rank || y.rank != rank || w.rank != rank) return false;
+  if (x.extent[0] != y.extent[0] || x.extent[1] != w.extent[1] * windows.groups) return false;
+  if (y.extent[1] != w.extent[0] || w.extent[0] % windows.groups) return false;
+  for (size_t i = 0; i < size_t(windows.axes); ++i) {
+    const int64_t reach = (w.extent[i + 2] - 1) * windows.dilation[i] + 1;
+    const int64_t room = x.extent[i + 2] + 2 * windows.pad[i] - reach;
+    if (room < 0 || y.extent[i + 2] != room / windows.stride[i] + 1) return false;
+  }
+  return x.type == y.type;
+}
+bool DnnProblem::supported() const {
+  return windows.mode == CUDNN_CROSS_CORRELATION && windows.compute == CUDNN_DATA_FLOAT &&
+         w.format == CUDNN_TENSOR_NHWC && x.stride == channels_last(x) &&
+         y.stride == channels_last(y) && windows.math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+}
+bool DnnProblem::has(cudnnConvolutionFwdAlgo_t algorithm) const {
+  bool dilated = false;
+  for (int64_t by : windows.dilation) dilated |= by > 1;
+  return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || !dilated;
+}
+double DnnProblem::factor(float v) const {
+  if (x.type != CUDNN_DATA_FLOAT || windows.math == CUDNN_FMA_MATH) return double(v);
+  return double(pal::bits_float((pal::float_bits(v) + 0x1000u) & ~0x1fffu));
+}
+
+cudnnStatus_t ask(const DnnProblem& p, size_t* bytes) {
+  *bytes = 0;
+  if (!p.consistent()) return CUDNN_STATUS_BAD_PARAM;
+  if (!p.supported()) return CUDNN_STATUS_NOT_SUPPORTED;
+  *bytes = p.workspace();
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t run(ConvKind kind, const DnnProblem& p, const DnnCall& call, const void* a,
+                  const void* b, void* out) {
   size_t needed = 0;
   if (const cudnnStatus_t status = ask(p, &needed); status != CUDNN_STATUS_SUCCESS) return status;
   if (!a || !b || !out || !call.workspace || call.bytes < needed) return CUDNN_STATUS_BAD_PARAM;
-  const size_t element = p.x.type == CUDNN_DATA_FLOAT ? 4 : 2;
   for (const void* operand : {a, b, static_cast<const void*>(out)}) {
-    if (reinterpret_cast<uintptr_t>(operand) % element) return CUDNN_STATUS_BAD_PARAM;
+    if (reinterpret_cast<uintptr_t>(operand) % element_bytes(p.x.type)) {
+      return CUDNN_STATUS_BAD_PARAM;
+    }
     pal::emulation::require_reachable(operand, "what cuDNN is given");
   }
   ++convolutions;
@@ -225,6 +186,21 @@ cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void*
     compute(kind, p, alpha, beta, a, b, out);
   });
   return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+}  // namespace pal::emulation
+
+namespace {
+
+// This API's convolutions have one type throughout.
+cudnnStatus_t ask_of_one_type(const DnnProblem& p, size_t* bytes) {
+  return p.x.type == p.w.type ? pal::emulation::ask(p, bytes) : CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t run_of_one_type(ConvKind kind, const DnnProblem& p, const DnnCall& call,
+                              const void* a, const void* b, void* out) {
+  return p.x.type == p.w.type ? pal::emulation::run(kind, p, call, a, b, out)
+                              : CUDNN_STATUS_BAD_PARAM;
 }
 
 void require_deterministic(bool deterministic) {
@@ -330,8 +306,8 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensor
                                                       cudnnTensorDescriptor_t y,
                                                       cudnnConvolutionFwdAlgo_t algorithm,
                                                       size_t* bytes) {
-  const Problem p{*x, *y, *w, *c};
-  return p.has(algorithm) ? ask(p, bytes) : CUDNN_STATUS_NOT_SUPPORTED;
+  const DnnProblem p{*x, *y, *w, *c};
+  return p.has(algorithm) ? ask_of_one_type(p, bytes) : CUDNN_STATUS_NOT_SUPPORTED;
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t w,
                                                            cudnnTensorDescriptor_t dy,
@@ -340,14 +316,14 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnF
                                                            cudnnConvolutionBwdDataAlgo_t algorithm,
                                                            size_t* bytes) {
   require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
-  return ask({*dx, *dy, *w, *c}, bytes);
+  return ask_of_one_type({*dx, *dy, *w, *c}, bytes);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
     cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw,
     cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
   require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
-  return ask({*x, *dy, *dw, *c}, bytes);
+  return ask_of_one_type({*x, *dy, *dw, *c}, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha,
@@ -357,9 +333,9 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha,
                                       cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
                                       size_t bytes, const void* beta, cudnnTensorDescriptor_t dy,
                                       void* y) {
-  const Problem p{*dx, *dy, *dw, *c};
+  const DnnProblem p{*dx, *dy, *dw, *c};
   if (!p.has(algorithm)) return CUDNN_STATUS_NOT_SUPPORTED;
-  return run(ConvKind::forward, p, {h, alpha, beta, workspace, bytes}, x, w, y);
+  return run_of_one_type(ConvKind::forward, p, {h, alpha, beta, workspace, bytes}, x, w, y);
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha,
                                            cudnnFilterDescriptor_t fw, const void* w,
@@ -369,8 +345,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha,
                                            size_t bytes, const void* beta,
                                            cudnnTensorDescriptor_t tx, void* dx) {
   require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
-  return run(ConvKind::data_grad, {*tx, *ty, *fw, *c}, {h, alpha, beta, workspace, bytes}, dy, w,
-             dx);
+  return run_of_one_type(ConvKind::data_grad, {*tx, *ty, *fw, *c},
+                         {h, alpha, beta, workspace, bytes}, dy, w, dx);
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
                                              cudnnTensorDescriptor_t tx, const void* x,
@@ -380,8 +356,8 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
                                              void* workspace, size_t bytes, const void* beta,
                                              cudnnFilterDescriptor_t fw, void* dw) {
   require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
-  return run(ConvKind::weight_grad, {*tx, *ty, *fw, *c}, {h, alpha, beta, workspace, bytes}, x, dy,
-             dw);
+  return run_of_one_type(ConvKind::weight_grad, {*tx, *ty, *fw, *c},
+                         {h, alpha, beta, workspace, bytes}, x, dy, dw);
 }
 
 int64_t pal::emulation::convolutions_run() { return convolutions; }
@@ -408,6 +384,12 @@ const pal::Cudnn* pal::cudnn_library() {
                            .weight_grad_workspace = cudnnGetConvolutionBackwardFilterWorkspaceSize,
                            .forward = cudnnConvolutionForward,
                            .data_grad = cudnnConvolutionBackwardData,
-                           .weight_grad = cudnnConvolutionBackwardFilter};
+                           .weight_grad = cudnnConvolutionBackwardFilter,
+                           .backend_create = cudnnBackendCreateDescriptor,
+                           .backend_destroy = cudnnBackendDestroyDescriptor,
+                           .backend_set = cudnnBackendSetAttribute,
+                           .backend_finalize = cudnnBackendFinalize,
+                           .backend_get = cudnnBackendGetAttribute,
+                           .backend_execute = cudnnBackendExecute};
   return emulation::settings().cudnn ? &table : nullptr;
 }

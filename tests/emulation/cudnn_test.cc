@@ -94,6 +94,58 @@ TEST_F(CudnnTest, SixteenBitsAreSummedInF32) {
   expect_as_f32<f16>(device_, DType::f16);
 }
 
+// By the graph API: operands in 16 bits, the result f32 and rounded nowhere.
+template <class T> void expect_f32_weight_grad(const Device& device, DType type) {
+  const Pass<T> pass{device, type};
+  const Pass<float> exact{device, DType::f32};
+  const auto convolution = cudnn_weight_grad(device, kImage, type, 2, kPlenty);
+  ASSERT_TRUE(convolution);
+  EXPECT_LE(convolution->workspace(), kPlenty);
+  const Pinned<T> x(pass.x), dy(pass.dy);
+  const Pinned<float> dw(std::vector<float>(pass.w.size(), NAN));
+  const Pinned<std::byte> workspace(size_t(convolution->workspace()));
+  auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
+  for (int again = 0; again < 2; ++again) {
+    convolution->run(stream, x.data(), dy.data(), dw.data(), false, workspace.data());
+  }
+  device.accelerator->synchronize();
+  EXPECT_EQ(dw.copy(), exact.weight_grad());
+  EXPECT_THROW(convolution->run(stream, x.data(), dy.data(), dw.data(), true, workspace.data()),
+               DeviceError);
+}
+TEST_F(CudnnTest, WeightGradientsOfSixteenBitsAreF32) {
+  expect_f32_weight_grad<bf16>(device_, DType::bf16);
+  expect_f32_weight_grad<f16>(device_, DType::f16);
+}
+
+TEST_F(CudnnTest, WeightGradientsAreLeftToOthersWithoutAnEngine) {
+  auto taken = [&](const ConvShape& shape, DType type, int64_t most = kPlenty) {
+    return cudnn_weight_grad(device_, shape, type, 2, most) != nullptr;
+  };
+  EXPECT_TRUE(taken(kImage, DType::bf16));
+  EXPECT_FALSE(taken(kImage, DType::f32)) << "the other API's";
+  EXPECT_FALSE(taken(kImage, DType::bf16, 100)) << "bytes of workspace";
+  device_.cudnn = false;
+  EXPECT_FALSE(taken(kImage, DType::bf16));
+  device_.cudnn = true;
+  emulation::settings().cudnn = false;
+  EXPECT_FALSE(taken(kImage, DType::bf16));
+}
+
+// A tensor that begins elsewhere than was said is refused when it is used.
+TEST_F(CudnnTest, WeightGradientsKeepTheirBoundaries) {
+  if (emulation::real()) GTEST_SKIP() << "what the library does with it is its own affair";
+  const auto convolution = cudnn_weight_grad(device_, kImage, DType::bf16, 16, kPlenty);
+  ASSERT_TRUE(convolution);
+  const Pinned<bf16> x(std::vector<bf16>(160)), dy(std::vector<bf16>(160));
+  const Pinned<float> dw(std::vector<float>(108));
+  const Pinned<std::byte> workspace(size_t(convolution->workspace()));
+  auto* stream = static_cast<cudaStream_t>(device_.accelerator->stream(kComputeQueue));
+  EXPECT_THROW(
+      convolution->run(stream, x.data() + 1, dy.data(), dw.data(), false, workspace.data()),
+      DeviceError);
+}
+
 TEST_F(CudnnTest, AddsToWhatIsThere) {
   const Pass<float> pass{device_, DType::f32};
   const std::vector<float> sum = numbers<float>(4 * 27, 5);

@@ -77,7 +77,7 @@ std::vector<Example> examples_of(const OpDef& op) {
   const std::string name = op.name;
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
   if (name == "embedding_grad") {
-    for (const int64_t count : {4096, 4097, 9000}) {
+    for (const int64_t count : {4096, 4097, 16500}) {
       out.push_back(
           {.operands = {example({count, 3}), example({count}, DType::i32, 0, 60), absent_example()},
            .attrs = EmbeddingGradAttrs{61, 7}});

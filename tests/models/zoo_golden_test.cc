@@ -47,6 +47,20 @@ void fill_weights(ProgramSet& programs) {
   for (const StateTensor& slot : programs.state()) {
     float* data = reinterpret_cast<float*>(slot.data);
     const Shape& shape = slot.spec.shape;
+    // Query, key and value side by side are three weights and three biases there: of the three,
+    // each has its weight's stream, and its bias's behind it.
+    if (slot.role == Role::weight && slot.name.find("/qkv/") != std::string::npos) {
+      const bool bias = shape.rank() == 1;
+      const int64_t rows = bias ? 1 : shape[0], columns = shape.back() / 3;
+      const float factor = bias ? 0.1f : std::sqrt(float(6.0 / double(rows)));
+      for (int64_t i = 0; i < rows * columns * 3; ++i) {
+        const int64_t row = i / (3 * columns), part = i / columns % 3;
+        data[i] =
+            factor * number(uint32_t(row * columns + i % columns), stream + 2 * uint32_t(part));
+      }
+      stream += bias ? 5 : 1, in_norm = false;
+      continue;
+    }
     const bool scale = slot.name.ends_with("/weight") && shape.rank() == 1;
     const float centre = scale || (in_norm && shape.rank() == 1) ? 1.0f : 0.0f;
     float factor = scale ? 0.25f : 0.1f;

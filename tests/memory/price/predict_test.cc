@@ -8,6 +8,7 @@
 #include "autograd/differentiate.h"
 #include "core/order.h"
 #include "memory/compile.h"
+#include "ops/attention/attention.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -104,6 +105,17 @@ TEST(Predict, TheOperandsTypeChoosesTheRate) {
   EXPECT_NEAR(ms_of(product(128, 2048, 512, DType::bf16), d) - 1e-3, f32, 1e-9);
   d.tf32 = 2e12;
   EXPECT_NEAR(ms_of(product(128, 2048, 512), d) - 1e-3, f32 / 2, 1e-9);
+}
+
+// Queries, keys and values in one operand.
+TEST(Predict, TheOnlyOperandsTypeChoosesTheRate) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Builder b;
+    Val qkv = b.input("x0", {Shape{512, 1, 3 * 64}, type});
+    b.output("y", attention(qkv, {}, {}, 1));
+    EXPECT_EQ(work_of(b.program(), 0).type, type);
+    EXPECT_TRUE(is_product(work_of(b.program(), 0)));
+  }
 }
 
 TEST(Predict, SmallNodesRunFromTheCache) {

@@ -61,12 +61,10 @@ Results attend(Sizes s, bool fused, const std::vector<float>& lengths, bool caus
 Results grads_in(DType type, const Sizes& s, bool causal, const Results* values, Results* set) {
   Builder b;
   const Shape q{s.T, s.B, s.D}, k{s.S, s.B, s.D};
-  std::vector<Val> in;
-  for (const Shape& shape : {q, k, k, q}) {
+  std::vector<Val> in{b.input("x0", {q, type}), b.input("x1", {{s.B, s.heads, s.T}})};
+  for (const Shape& shape : {q, q, k, k}) {
     in.push_back(b.input("x" + std::to_string(in.size()), {shape, type}));
   }
-  in.push_back(b.input("x4", {{s.B, s.heads, s.T}}));
-  in.push_back(b.input("x5", {q, type}));
   in.resize(8);
   const auto out =
       b.emit(attention_grad_op, in, AttentionAttrs{.heads = s.heads, .causal = causal});
@@ -94,6 +92,64 @@ TEST(MultiHead, GradientsAreRoundedOnce) {
         bf16 rounded;
         store(&rounded, 0, whole[r][i]);
         ASSERT_EQ(halves[r][i], load(&rounded, 0)) << "gradient " << r << " element " << i;
+      }
+    }
+  }
+}
+
+// Keys and values beside each other, or all three, are read and written where they are.
+TEST(MultiHead, SideBySideIsApart) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const int64_t joined : {2, 3}) {
+      const Sizes s{37, 37, 2, 24, 3};
+      const int64_t rows = s.T * s.B;
+      // The columns of q, k and v, or of k and v alone, from one tensor.
+      Results values;
+      for (unsigned i = 0; i < 4; ++i) values.push_back(noise(rows * s.D, 1 + i));
+      std::vector<float> side(size_t(rows * joined * s.D));
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t p = 0; p < joined; ++p) {
+          const auto& part = values[size_t(p + 3 - joined)];
+          std::copy_n(part.begin() + r * s.D, s.D, side.begin() + (r * joined + p) * s.D);
+        }
+      }
+      auto run = [&](bool apart) {
+        Builder b;
+        const TensorSpec one{{s.T, s.B, s.D}, type}, many{{s.T, s.B, joined * s.D}, type};
+        std::vector<Val> in;
+        if (apart || joined == 2) in.push_back(b.input("q", one));
+        if (apart) in.push_back(b.input("k", one)), in.push_back(b.input("v", one));
+        if (!apart) in.push_back(b.input("side", many));
+        Val dy = b.input("dy", one);
+        const size_t given = in.size();
+        in.resize(3);
+        Val out = attention(in[0], in[1], in[2], s.heads, {.causal = true});
+        in.resize(given);
+        const auto d = differentiate(b, sum_all(mul(out, dy)), in);
+        b.output("out", out);
+        for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
+        Evaluator eval(b.take());
+        if (apart || joined == 2) eval.set("q", values[0]);
+        if (apart) eval.set("k", values[1]), eval.set("v", values[2]);
+        if (!apart) eval.set("side", side);
+        eval.set("dy", values[3]);
+        eval.run();
+        Results results{eval.floats("out")};
+        for (size_t i = 0; i < d.size(); ++i)
+          results.push_back(eval.floats("d" + std::to_string(i)));
+        return results;
+      };
+      const Results apart = run(true), together = run(false);
+      EXPECT_EQ(apart[0], together[0]);
+      if (joined == 2) {
+        EXPECT_EQ(apart[1], together[1]);
+      }
+      const std::vector<float>& got = together.back();
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < joined * s.D; ++c) {
+          const std::vector<float>& want = apart[size_t(1 + 3 - joined + c / s.D)];
+          ASSERT_EQ(got[size_t(r * joined * s.D + c)], want[size_t(r * s.D + c % s.D)]);
+        }
       }
     }
   }

@@ -65,6 +65,17 @@ def places(norm, tie_embeddings):
     return out
 
 
+def stacked(tensors):
+    """The matrices that attention multiplies one operand with, transposed, one below the other."""
+    out = dict(tensors)
+    for name in tensors:
+        at, _, which = name.rpartition("/")
+        if which == "wk":
+            parts = "qkv" if at.endswith("self_attention") else "kv"
+            out[f"{at}/w{parts}"] = np.concatenate([out.pop(f"{at}/w{p}").T for p in parts])
+    return out
+
+
 def draw(name, shape):
     """Depends on name and shape alone, so that the cases share most weights."""
     seed = SEED + sum((i + 1) * b for i, b in enumerate(f"{name}{shape}".encode()))
@@ -111,7 +122,7 @@ def run(options, train, data):
     for theirs, (ours, transposed) in names.items():
         value = parameters[theirs].detach().numpy()
         final[ours] = np.ascontiguousarray(value.T if transposed else value)
-    return losses, initial, final
+    return losses, stacked(initial), stacked(final)
 
 
 def main():

@@ -92,7 +92,7 @@ def parts_of(model):
     out = []
     for name, p in model.named_parameters():
         out += ours(name, p.data)
-    # query, key and value are layers of their own: weight, bias, weight, bias, ..
+    # query, key and value are numbered one after the other: weight, bias, weight, bias, ..
     order = []
     i = 0
     while i < len(out):
