@@ -36,9 +36,11 @@ Made order(const Program& p, Context context, std::string* note) {
                   storage_options(context.options));
 }
 
+// Its memory is its own, or it is named and not here.
 bool is_card(Context context) {
-  const CompileOptions& options = context.options;
-  return context.cache.device().accelerator || (options.profile && options.profile->elsewhere);
+  const std::optional<DeviceProfile>& profile = context.options.profile;
+  return context.cache.device().accelerator ||
+         (profile && (profile->link > 0 || profile->elsewhere));
 }
 
 // Updates wait for each other where that stays a part below the peak: placement needs some room.
@@ -51,6 +53,11 @@ Made postpone_updates(const Program& p, Context context, std::string* note) {
   const bool falls = options.swap.method != Swap::none || options.dynamic.manager != Manager::fixed;
   if (falls) most = std::min(most, options.budget.value_or(0));
   return late_updates(p, most - most / kRoom, context.workspace, storages, note, is_card(context));
+}
+
+// A processor has a copy in its cache where it makes it right before it is read.
+Made copy_early(const Program& p, Context context, std::string* note) {
+  return is_card(context) ? early_copies(p, note) : Made();
 }
 
 // Bits by the kernel that makes the value.
