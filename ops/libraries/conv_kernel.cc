@@ -81,16 +81,6 @@ Desc any_weights(const ConvShape& s) {
 
 bool is_brgconv(std::string_view implementation) { return implementation.starts_with("brgconv:"); }
 
-// oneDNN 2.6 reads what nobody wrote where windows of one pixel skip some and channels are no whole
-// vectors: other results each time.
-bool is_broken(std::string_view implementation, const ConvShape& s) {
-  const bool skips = std::any_of(s.axis.begin(), s.axis.begin() + s.axes,
-                                 [](const ConvAxis& a) { return a.stride > 1; });
-  constexpr int64_t kLanes = 8;
-  return implementation.starts_with("jit_1x1:avx2") && skips &&
-         (s.c % kLanes != 0 || s.o % kLanes != 0);
-}
-
 // `brgconv`: whether a forward pass may be that one, or the next in oneDNN's list instead.
 Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc& weights,
                    bool brgconv = true) {
@@ -133,10 +123,8 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
     d.operands = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DIFF_SRC, x}};
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after}, attr,
-                                onednn::engine(), forward);
-    while (is_broken(pd.impl_info_str(), s) && pd.next_impl()) {
-    }
+    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
+                                      attr, onednn::engine(), forward);
     set(Backward(pd), pd, pd.diff_weights_desc());
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, d.weights}};
   }
@@ -165,8 +153,20 @@ int64_t even_chunk(int64_t n) {
   return best;
 }
 
-bool reference_gradient(ConvKind kind, const ConvShape& s, const std::string& implementation) {
-  return kind != ConvKind::forward && s.groups == 1 && implementation.starts_with("ref");
+// oneDNN 2.6 reads what nobody wrote where windows of one pixel skip some and channels are no whole
+// vectors: other weight gradients each time.
+bool broken_gradient(ConvKind kind, const ConvShape& s, const std::string& implementation) {
+  constexpr int64_t kLanes = 8;
+  const bool skips = std::any_of(s.axis.begin(), s.axis.begin() + s.axes,
+                                 [](const ConvAxis& a) { return a.stride > 1; });
+  return kind == ConvKind::weight_grad && implementation.starts_with("jit_1x1:avx2") && skips &&
+         (s.c % kLanes != 0 || s.o % kLanes != 0);
+}
+
+// Products with windows are better.
+bool wants_windows(ConvKind kind, const ConvShape& s, const std::string& implementation) {
+  if (kind == ConvKind::forward || s.groups != 1) return false;
+  return implementation.starts_with("ref") || broken_gradient(kind, s, implementation);
 }
 
 }  // namespace
@@ -200,7 +200,7 @@ struct ConvKernel::Parts {
     workers = std::clamp<int64_t>(device.threads, 1, count);
     const onednn::ThreadScope alone(1);
     const Described first = describe(kind, shape, images, any_weights(shape));
-    if (reference_gradient(kind, shape, first.implementation)) {
+    if (wants_windows(kind, shape, first.implementation)) {
       weights = to_onednn(shape, plain_weights(shape));
       for (int64_t w = 0; w < workers; ++w)
         windows.push_back(std::make_unique<ConvWindows>(kind, shape));
