@@ -90,7 +90,11 @@ std::vector<std::string> gathered(const Program& p) {
   for (const NodeId n : gathers_in(p)) {
     std::string& names = out.emplace_back();
     for (ValueId v : p.node(n).in) {
-      if (p.value(v).producer != kNone) v = p.node(p.value(v).producer).in[0];
+      if (const NodeId made = p.value(v).producer; made != kNone) {  // a copy, perhaps of several
+        const Node& copies = p.node(made);
+        v = copies.in[size_t(std::find(copies.out.begin(), copies.out.end(), v) -
+                             copies.out.begin())];
+      }
       for (const StateSlot& slot : p.state) {
         if (slot.start == v) names += slot.name + " ";
       }
