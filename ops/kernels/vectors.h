@@ -117,10 +117,12 @@ inline void store_nibbles(uint8_t* to, Words v) {
 using Mask = Ints;
 inline Mask is_equal(Ints a, Ints b) { return a == b; }
 inline Mask is_less(Floats a, Floats b) { return a < b; }
+// NOLINTBEGIN(misc-redundant-expression): a NaN is not itself
 inline Mask is_nan(Floats a) { return a != a; }
+inline Mask is_greater_or_nan(Floats a, Floats b) { return ~(a <= b) & (b == b); }
+// NOLINTEND(misc-redundant-expression)
 inline Floats choose(Mask m, Floats a, Floats b) { return m ? a : b; }
 inline Ints choose(Mask m, Ints a, Ints b) { return m ? a : b; }
-inline Mask is_greater_or_nan(Floats a, Floats b) { return ~(a <= b) & (b == b); }
 inline Floats add_where(Mask m, Floats sum, Floats v) { return sum + Floats(m & Ints(v)); }
 inline Mask mask_of(uint32_t bits) {
   Ints one;

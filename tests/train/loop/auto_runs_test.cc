@@ -189,7 +189,7 @@ TEST_F(AutoRuns, ARecordingIsPinned) {
   const std::string config =
       "--config tiny.yaml --set train.batch_size=32 --set memory.allow=[reordered] "
       "--set model.fused=false --set data.target_vocab_size=600";
-  const int64_t budget = this->most(config) / 3;
+  const int64_t budget = this->most(config) / 2;
   const std::string within = config + " --set memory.budget=" + std::to_string(budget);
   const RunResult r = train("run", within + " --steps 3");
   ASSERT_EQ(r.status, 0) << r.err;
