@@ -44,12 +44,7 @@ void time_nodes(MeasuredStep& step, const DeviceProfile& device, TimedNodes& tim
 }
 
 void measure(const std::string& name, const Args& args) {
-  std::vector<Override> overrides;
-  for (const std::string& set : args.sets) overrides.push_back(parse_set(set));
-  const Config config = load_config(find_config(name), overrides);
-  const auto task = make_task(config);
-  const Program recorded =
-      record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
+  const auto [config, recorded] = largest_step_of_its_data(name, args.sets);
   const StateLayout layout(recorded);
   KernelCache cache(cpu_device());
   CompileOptions options = without_techniques(compile_options(config.memory));

@@ -1,6 +1,6 @@
 // The configurations that ship, with made-up data, so that their steps need no data set and are the
 // same everywhere: in the sizes that the configuration states, else of 32,000 words or ten classes.
-// Benchmarks of plans record their steps here.
+// Benchmarks of plans record their steps here. Those that run steps take them with their own data.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -72,6 +72,17 @@ struct LargestStep {
   Config config;
   Program program;
 };
+
+// A configuration with its own data, and the step of its largest bucket.
+inline LargestStep largest_step_of_its_data(const std::string& name,
+                                            const std::vector<std::string>& sets) {
+  std::vector<Override> overrides;
+  for (const std::string& set : sets) overrides.push_back(parse_set(set));
+  Config config = load_config(find_config(name), overrides);
+  const auto task = make_task(config);
+  Program program = record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
+  return {std::move(config), std::move(program)};
+}
 
 // A configuration with made-up data, and the step of its largest bucket; or as above.
 inline std::optional<LargestStep> largest_step(const std::string& name,

@@ -31,12 +31,7 @@ struct Args {
 };
 
 void measure(const std::string& name, const Args& args) {
-  std::vector<Override> overrides;
-  for (const std::string& set : args.sets) overrides.push_back(parse_set(set));
-  const Config config = load_config(find_config(name), overrides);
-  const auto task = make_task(config);
-  const Program recorded =
-      record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
+  const auto [config, recorded] = largest_step_of_its_data(name, args.sets);
   CompileOptions plain = compile_options(config.memory);
   plain.profile = load_profile("cpu");
   std::vector<std::string> names{"plan"};

@@ -36,11 +36,10 @@ Made order(const Program& p, Context context, std::string* note) {
                   storage_options(context.options));
 }
 
-// Its memory is its own, or it is named and not here.
+// The step runs on a card, or is planned for one that is not here.
 bool is_card(Context context) {
   const std::optional<DeviceProfile>& profile = context.options.profile;
-  return context.cache.device().accelerator ||
-         (profile && (profile->link > 0 || profile->elsewhere));
+  return context.cache.device().accelerator || (profile && profile->elsewhere);
 }
 
 // Updates wait for each other where that stays a part below the peak: placement needs some room.

@@ -187,7 +187,7 @@ class Pool {
       const FrontPoint& point = exact[k];
       if (point.bytes <= floor) continue;
       CompileOptions options = point.options;
-      // What else leaves is found for the bytes alive: placed is what is found.
+      // Where values are chosen, if none, swapping goes by the bytes alive: the pool places.
       if (!options.swap.chosen) options.swap.chosen.emplace();
       options.swap.method = Swap::planned, options.place_effort = kGreedily;
       const double whole = double(floor) / double(point.bytes);

@@ -10,9 +10,9 @@ namespace pal {
 namespace {
 
 bool is_copy(const Node& node, const ByValue<char>& state) {
-  if (!takes_groups(*node.op) || node.op->writes_state || node.op->collective ||
-      node.phase != Phase::forward || !node.waits.empty()) {
-    return false;  // ranks exchange in one order
+  if (!takes_groups(*node.op) || node.op->writes_state || node.phase != Phase::forward ||
+      !node.waits.empty()) {
+    return false;
   }
   return std::ranges::all_of(node.in, [&](ValueId v) { return v != kNone && state[v]; });
 }

@@ -8,8 +8,8 @@
 
 namespace pal {
 
-// Forward nodes, no exchanges, that may be made together (OpDef::arity) and read nothing but state
-// as the step finds it, moved to where the first of them runs. Nothing where none move.
+// Forward nodes that may be made together (takes_groups) and read nothing but state as the step
+// finds it, moved to where the first of them runs. Nothing where none move.
 std::optional<Program> early_copies(const Program& program, std::string* note = nullptr);
 
 }  // namespace pal

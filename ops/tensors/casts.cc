@@ -1,5 +1,5 @@
-// cast: y = x as another type, dx = dy as x's type; of many x in one node.   to_bits: y = [lo < x <
-// hi].
+// cast: y = x as another type, of many x in one node; dx = dy as x's type.
+// to_bits: y = [lo < x < hi].
 #include "ops/tensors/casts.h"
 
 #include "core/gradient.h"

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ostream>
@@ -87,7 +86,7 @@ std::string train(const ImageNetwork& network, const CompileOptions& options, in
     }
     const int32_t labels[kBatch] = {0, 3, 1, 4};
     std::memcpy(step.input("labels"), labels, sizeof labels);
-    const StepScalars scalars{.learning_rate = 0.005f, .step = i, .seed_low = 9, .tokens = kBatch};
+    const StepScalars scalars{.learning_rate = 0.002f, .step = i, .seed_low = 9, .tokens = kBatch};
     std::memcpy(step.input(kScalarsInput), &scalars, sizeof scalars);
     step.run();
     const float loss = *step.output("loss");
@@ -124,9 +123,8 @@ TEST_P(Zoo, BitsAreTheSameUnderEveryMemoryOption) {
 
 TEST_P(Zoo, Learns) {
   std::vector<float> losses;
-  train(network(), {}, 12, &losses);
-  // Of four images momentum overshoots, after how many steps depends on the processor's sums.
-  EXPECT_LT(*std::min_element(losses.begin(), losses.end()), losses.front() - 0.05f);
+  train(network(), {}, 20, &losses);
+  EXPECT_LT(losses.back(), losses.front() - 0.05f);
   for (const float loss : losses) EXPECT_TRUE(std::isfinite(loss));
 }
 

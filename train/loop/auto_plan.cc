@@ -186,8 +186,8 @@ DeviceProfile profile_at_hand(const Device& device, std::string* said) {
     const DeviceProfile whole = load_profile("cpu");
     return device.group ? part_of_ranks(whole, device.group->local_size()) : whole;
   }
-  DeviceProfile profile = load_profile(kDefaultProfile);
-  profile.link = profile.link_both = 0, profile.elsewhere = false;
+  DeviceProfile profile = default_profile();
+  profile.link = profile.link_both = 0;
   say("this processor is not measured (pal bench --profile): times predicted for " + profile.name);
   return profile;
 }
