@@ -35,8 +35,8 @@ struct CompileOptions {
   DynamicOptions dynamic;                  // memory.manager and what belongs to it; needs a budget
   std::optional<int64_t> host_budget;  // bytes of the host's memory for copies; none: all it takes
   bool fuse_updates = true;
-  bool late_updates = true;  // they wait for each other, to be fused
-  PlaceEffort place_effort = {};
+  bool late_updates = true;                        // they wait for each other, to be fused
+  PlaceEffort place_effort = {.bytes_a_node = 4};  // the whole of it from 1.2 MB on
   // Operands reordered to what kernels prefer, shared by readers; where the step runs here.
   bool layouts = true;
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included

@@ -36,6 +36,10 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
   const int64_t enough = std::max(options.enough, out.lower_bound + slack);
   std::vector<Stretch> stretches = placed_greedily(buffers, enough, options.deadline);
   int64_t nodes = options.effort.nodes;
+  if (options.effort.bytes_a_node > 0 && enough > options.enough && !stretches.empty()) {
+    const int64_t to_win = stretches.front().best().height - enough;
+    nodes = std::clamp<int64_t>(to_win / options.effort.bytes_a_node, 0, nodes);
+  }
   for (size_t k = 0; k < stretches.size(); ++k) {
     Stretch& s = stretches[k];
     const int64_t target = std::max(enough, out.height);

@@ -16,6 +16,9 @@ struct PlaceEffort {
   // depend on the machine: a plan is the same on every one.
   int64_t nodes = 300'000;
   double slack = 0;  // so large a part above the bytes alive is good enough
+  // Where no height is asked for: a node for each so many bytes that there are to win, at most, so
+  // that kilobytes are not searched for as gigabytes are. 0: `nodes`, whatever there is to win.
+  int64_t bytes_a_node = 0;
 };
 
 struct PlaceOptions {

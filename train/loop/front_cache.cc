@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 11;
+constexpr int64_t kPlannerVersion = 12;
 // What is being written is done by then.
 constexpr std::chrono::hours kLeftBehind{24};
 
@@ -80,6 +80,7 @@ json options_json(const CompileOptions& o) {
            {"vdnn", int(o.swap.vdnn)},
            {"place_nodes", o.place_effort.nodes},
            {"place_slack", o.place_effort.slack},
+           {"place_bytes_a_node", o.place_effort.bytes_a_node},
            {"must_fit", o.must_fit}};
   out["chosen"] = numbers_of(r.chosen);
   json reruns = json::array();
@@ -110,7 +111,9 @@ CompileOptions options_of(const json& j, const CompileOptions& given) {
   for (const json& each : j.at("reruns")) {
     r.reruns.push_back({ValueId(each.at(0).get<int32_t>()), ValueId(each.at(1).get<int32_t>())});
   }
-  o.place_effort = {.nodes = j.at("place_nodes"), .slack = j.at("place_slack")};
+  o.place_effort = {.nodes = j.at("place_nodes"),
+                    .slack = j.at("place_slack"),
+                    .bytes_a_node = j.at("place_bytes_a_node")};
   o.must_fit = j.at("must_fit");
   o.budget.reset();
   if (j.contains("budget")) o.budget = j.at("budget").get<int64_t>();

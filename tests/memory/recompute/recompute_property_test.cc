@@ -72,6 +72,7 @@ TEST(RecomputeProperty, EpilogueSameBitsAndNoLargerFootprint) {
     CompileOptions options;
     options.inplace = seed % 5 != 0;
     options.schedule = seed % 2 ? Schedule::lifetime : Schedule::program;
+    options.place_effort = {};  // to the last byte
     options.fuse_epilogues = false;
     const Compiled plain = compile(step, cache, layout, options);
     options.fuse_epilogues = true;
@@ -100,6 +101,7 @@ TEST(RecomputeProperty, NoLargerFootprintAfterAllPasses) {
     CompileOptions options;
     options.inplace = seed % 5 != 0;
     options.schedule = seed % 2 ? Schedule::lifetime : Schedule::program;
+    options.place_effort = {};  // to the last byte
     const Compiled plain = compile(step, cache, layout, options);
     reordered += count_of(plain.program, "reorder") > 0;
     options.recompute = seed % 8 == 6   ? Recompute::mirror

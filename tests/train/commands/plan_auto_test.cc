@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 class PlanAuto : public test::PlanRun {
  protected:
   PlanAuto() {
+    setenv("XDG_CACHE_HOME", (dir_ / "cache").c_str(), 1);  // each front once in a test
     std::ofstream(dir_ / "tiny.yaml")
         << "model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8, encoder_layers: 1,\n"
            "  decoder_layers: 1, fused: false}\n"
