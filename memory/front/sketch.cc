@@ -1,5 +1,4 @@
-// What changes with a fate: which clones run and where, how long everything is held, and sums of
-// it.
+// What changes with a fate: which clones run and where, and how long everything is held.
 #include "memory/front/sketch.h"
 
 #include <algorithm>
@@ -7,19 +6,36 @@
 #include <utility>
 
 namespace pal {
+namespace {
+
+// Most fates are as they were: so many are compared at once.
+constexpr size_t kFatesAtOnce = 64;
+
+bool same_fates(const Fate* a, const Fate* b) {
+  uint64_t differ = 0;
+  for (size_t i = 0; i < kFatesAtOnce; i += sizeof(uint64_t)) {
+    uint64_t here = 0, there = 0;
+    std::memcpy(&here, a + i, sizeof here), std::memcpy(&there, b + i, sizeof there);
+    differ |= here ^ there;
+  }
+  return differ == 0;
+}
+
+}  // namespace
 
 Sketch::Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
                const RecomputeOptions& options)
-    : t_(view, std::move(order), device, options), p_(view.program) {
+    : t_(view, std::move(order), device, options),
+      p_(view.program),
+      slots_(p_.nodes.size()),
+      sums_(t_, slots_),
+      link_(t_, slots_) {
   const size_t nodes = p_.nodes.size(), count = t_.bytes.size();
-  fates_.assign(count, Fate::keep), spans_.resize(count);
-  run_.resize(nodes), of_clone_.resize(nodes), is_queued_.assign(nodes, 0);
+  fates_.assign(count, Fate::keep), spans_.resize(count), sent_.resize(count);
+  run_.resize(nodes), is_queued_.assign(nodes, 0), shares_anew_.assign(nodes, 0);
   first_ = view.first_use, last_ = view.last_use;
   clone_reads_.assign(count, 0), inside_.assign(count, 0), is_marked_.assign(count, 0);
   for (const SketchTable::Fused& one : t_.fused) missing_.push_back(int32_t(one.run.size()));
-  slots_.resize(nodes), has_clones_.assign(nodes, 0), begins_.resize(nodes + 1);
-  index_of_node_.assign(nodes, 0), index_of_clone_.assign(nodes, 0);
-  ends_in_slot_.assign(nodes, 0), shared_.assign(nodes, 0), shares_anew_.assign(nodes, 0);
   for (StorageId s : t_.bytes.ids()) {
     if (t_.is_map[s]) mark(s);
   }
@@ -64,17 +80,16 @@ void Sketch::set_run(NodeId n, Run now) {
   const Run was = std::exchange(run_[n], now);
   ticks_ += t_.ticks[n] * ((now.before != kNone) + now.twice - (was.before != kNone) - was.twice);
   if (now.before == was.before) return;
+  const auto changed = [&](NodeId before) {
+    sums_.change_slot(t_.position[before]), link_.change_slot(t_.position[before]);
+  };
   if (was.before != kNone) {
-    const auto at = size_t(t_.position[was.before]);
-    listed_ = std::min(listed_, at);
-    slots_[at].erase(std::lower_bound(slots_[at].begin(), slots_[at].end(), n));
-    has_clones_[at] = !slots_[at].empty();
+    slots_.erase(size_t(t_.position[was.before]), n);
+    changed(was.before);
   }
   if (now.before != kNone) {
-    const auto at = size_t(t_.position[now.before]);
-    listed_ = std::min(listed_, at);
-    slots_[at].insert(std::lower_bound(slots_[at].begin(), slots_[at].end(), n), n);
-    has_clones_[at] = 1;
+    slots_.insert(size_t(t_.position[now.before]), n);
+    changed(now.before);
   }
   const int more = (now.before != kNone) - (was.before != kNone);
   if (more != 0) count_fused(n, more > 0);
@@ -139,34 +154,45 @@ Sketch::Spans Sketch::spans_of(StorageId s) const {
   return spans;
 }
 
-void Sketch::hold(StorageId s, const Spans& spans, int64_t sign) {
-  if (t_.bytes[s] == 0) return;
-  if (!spans.kept.is_empty()) hold(spans.kept, sign * t_.bytes[s]);
-  if (!spans.inside && !spans.cloned.is_empty()) hold(spans.cloned, sign * t_.bytes[s]);
-  if (spans.bits.is_empty()) return;
-  hold(spans.bits, sign * t_.bit_bytes[s]);
-  ticks_ += sign * t_.bit_ticks[s];
-}
-
-void Sketch::hold(const PlaceSpan& span, int64_t bytes) {
-  const int32_t begin = position_of(span.begin), end = position_of(span.end);
-  const bool in_slot = runs_at(span.end) != kNodeItself;
-  const auto after = size_t(in_slot ? end : end + 1);  // the first node without it
-  if (size_t(begin) < after) begins_[size_t(begin)].node += bytes, begins_[after].node -= bytes;
-  if (size_t(begin) + 1 < after) {
-    begins_[size_t(begin) + 1].slot += bytes, begins_[after].slot -= bytes;
-  }
-  if (runs_at(span.begin) != kNodeItself) of_clone_[runs_at(span.begin)].begins += bytes;
-  if (!in_slot) return;
-  of_clone_[runs_at(span.end)].ends += bytes;
-  if (begin < end) ends_in_slot_[size_t(end)] += bytes;
+void Sketch::hold(const PlaceSpan& was, const PlaceSpan& now, int64_t bytes) {
+  if (was == now) return;
+  if (!was.is_empty()) sums_.hold(was, -bytes);
+  if (!now.is_empty()) sums_.hold(now, bytes);
 }
 
 void Sketch::settle(StorageId s, const Spans& now) {
-  if (now == spans_[s]) return;
-  hold(s, spans_[s], -1), hold(s, now, 1);
+  const Spans was = spans_[s];
+  if (now == was) return;
   spans_[s] = now;
   for (const NodeId n : t_.shared_by[s]) mark_share(n);
+  const int64_t bytes = t_.bytes[s];
+  if (bytes == 0) return;
+  const auto cloned = [](const Spans& spans) { return spans.inside ? PlaceSpan() : spans.cloned; };
+  hold(was.kept, now.kept, bytes);
+  hold(cloned(was), cloned(now), bytes);
+  hold(was.bits, now.bits, t_.bit_bytes[s]);
+  ticks_ += t_.bit_ticks[s] * (was.bits.is_empty() - now.bits.is_empty());
+}
+
+// Maps whose spans may be others: those that go away as the link has time for them.
+void Sketch::settle_marked() {
+  for (const StorageId s : marked_) {
+    is_marked_[s] = 0;
+    const Spans spans = spans_of(s);
+    if (fates_[s] == Fate::away && !spans.cloned.is_empty()) {
+      sent_[s] = spans;
+      link_.send(s, spans.kept, spans.cloned);
+    } else {
+      link_.drop(s);
+      settle(s, spans);
+    }
+  }
+  marked_.clear();
+  for (const StorageId s : link_.settle()) {
+    Spans spans = sent_[s];
+    spans.kept = link_.kept(s), spans.cloned = link_.back(s);
+    settle(s, spans);
+  }
 }
 
 // The bytes of operands that die there, which outputs may take.
@@ -188,96 +214,36 @@ int64_t Sketch::shared_at(NodeId n, Place here, bool later) const {
   return bytes;
 }
 
-// All places, and when each begins, from the first clone on that came or went.
-void Sketch::list_places() {
-  const size_t known = listed_ == 0 ? 0 : index_of_node_[listed_ - 1] + 1;
-  places_.resize(known), start_.resize(known + 1);
-  for (size_t i = listed_; i < t_.order.size(); ++i) {
-    for (const NodeId n : slots_[i]) {
-      index_of_clone_[n] = places_.size(), places_.push_back(place_of_clone(int32_t(i), n));
-      start_.push_back(start_.back() + t_.ticks[n]);
+// What outputs take of operands, where that may be other than it was.
+void Sketch::share_anew() {
+  for (const NodeId n : sharing_) {
+    shares_anew_[n] = 0;
+    const int32_t at = t_.position[n];
+    if (t_.shares[size_t(n)]) {
+      sums_.share(at, shared_at(n, place_of_node(at), !t_.is_forward[n]));
     }
-    index_of_node_[i] = places_.size(), places_.push_back(place_of_node(int32_t(i)));
-    start_.push_back(start_.back() + t_.ticks[t_.order[i]]);
-  }
-  listed_ = t_.order.size();
-}
-
-size_t Sketch::index_of(Place place) const {
-  const int32_t what = runs_at(place);
-  return what == kNodeItself ? index_of_node_[size_t(position_of(place))] : index_of_clone_[what];
-}
-
-// The last place that begins by then, which is not far from `near`.
-size_t Sketch::index_at(int64_t ticks, size_t near) const {
-  while (near > 0 && start_[near] > ticks) --near;
-  while (near + 1 < places_.size() && start_[near + 1] <= ticks) ++near;
-  return near;
-}
-
-// From when to when copies are away.
-void Sketch::send_away() {
-  if (away_.empty()) return;
-  trips_.clear(), homeward_.clear();
-  for (const StorageId s : away_) {
-    const Spans spans = spans_of(s);
-    if (spans.cloned.is_empty()) {
-      settle(s, spans);
-      continue;
+    const NodeId before = run_[n].before;
+    if (before == kNone) {
+      sums_.share_clone(n, at, 0);
+    } else {
+      sums_.share_clone(n, t_.position[before], shared_at(n, clone_place(n), true));
     }
-    homeward_.emplace_back(-spans.cloned.begin, trips_.size());
-    trips_.push_back({s, spans, int64_t(t_.copy_ticks * double(t_.bytes[s]))});
   }
-  if (trips_.empty()) return;
-  list_places();
-  int64_t link = 0;
-  size_t at = 0;  // where the link is
-  for (Trip& trip : trips_) {
-    const size_t made = index_of_node_[size_t(t_.made[trip.map])];
-    link = std::max(link, start_[made + 1]) + trip.takes;
-    at = index_at(link, at);
-    trip.spans.kept.end = std::max(trip.spans.kept.end, places_[at]);
-  }
-  std::sort(homeward_.begin(), homeward_.end());  // the last one first
-  link = start_.back(), at = places_.size() - 1;
-  for (const auto& [begin, number] : homeward_) {
-    Trip& trip = trips_[number];
-    PlaceSpan &kept = trip.spans.kept, &back = trip.spans.cloned;
-    link = std::min(link, start_[index_of(back.begin)]) - trip.takes;
-    at = index_at(link, at);
-    back.begin = std::min(back.begin, places_[at]);
-    if (back.begin <= kept.end) {  // it never leaves
-      const size_t next = index_of(kept.end) + 1;
-      if (next < places_.size() && places_[next] <= back.end) {
-        back.begin = places_[next];
-      } else {
-        kept.end = back.end, back = {};
-      }
-    }
-    settle(trip.map, trip.spans);
-  }
+  sharing_.clear();
 }
 
 // From the fates that were counted last to these.
 void Sketch::change_to(const Fates& fates) {
-  constexpr size_t kBlock = sizeof(uint64_t);
   const auto change = [&](StorageId s) {
     if (fates[s] == fates_[s]) return;
-    if (fates_[s] == Fate::away) std::erase(away_, s);
-    if (fates[s] == Fate::away) {
-      const auto leaves_before = [&](StorageId a, StorageId b) {
-        return t_.made[a] != t_.made[b] ? t_.made[a] < t_.made[b] : a < b;
-      };
-      away_.insert(std::lower_bound(away_.begin(), away_.end(), s, leaves_before), s);
-    }
     fates_[s] = fates[s];
     mark(s);
     for (const SketchTable::Made& made : t_.made_by[s]) queue(made.node);
     for (const NodeId n : t_.shared_by[s]) mark_share(n);
   };
-  for (size_t i = 0; i < fates.size(); i += kBlock) {
-    const size_t count = std::min(kBlock, fates.size() - i);
-    if (std::memcmp(fates.data() + i, fates_.data() + i, count) == 0) continue;
+  for (size_t i = 0; i < fates.size(); i += kFatesAtOnce) {
+    const size_t count = std::min(kFatesAtOnce, fates.size() - i);
+    if (count == kFatesAtOnce && same_fates(&fates[StorageId(i)], &fates_[StorageId(i)])) continue;
     for (size_t k = i; k < i + count; ++k) change(StorageId(int32_t(k)));
   }
   while (!queue_.empty()) {  // the last one first
@@ -287,52 +253,14 @@ void Sketch::change_to(const Fates& fates) {
     is_queued_[n] = 0;
     look_at(n);
   }
-  for (const StorageId s : marked_) {
-    is_marked_[s] = 0;
-    if (fates_[s] != Fate::away) settle(s, spans_of(s));
-  }
-  marked_.clear();
-  send_away();
-  for (const NodeId n : sharing_) {
-    shares_anew_[n] = 0;
-    const int32_t at = t_.position[n];
-    if (t_.shares[size_t(n)]) {
-      shared_[size_t(at)] = shared_at(n, place_of_node(at), !t_.is_forward[n]);
-    }
-    of_clone_[n].shared = run_[n].before == kNone ? 0 : shared_at(n, clone_place(n), true);
-  }
-  sharing_.clear();
-}
-
-template <bool kKeepsSums> void Sketch::sweep(int64_t limit) {
-  int64_t now = 0, through = 0, most = 0, over = 0;
-  const auto reach = [&](int64_t alive) {
-    most = std::max(most, alive);
-    over += std::max<int64_t>(alive - limit, 0);
-  };
-  for (size_t i = 0; i < t_.order.size(); ++i) {
-    now += begins_[i].node, through += begins_[i].slot;
-    if (has_clones_[i]) {
-      int64_t alive = through + t_.before[i] + ends_in_slot_[i];
-      for (const NodeId n : slots_[i]) {
-        const OfClone& clone = of_clone_[n];
-        alive += clone.begins;
-        if constexpr (kKeepsSums) above_clone_[n] = over;
-        reach(alive - clone.shared);
-        alive -= clone.ends;
-      }
-    }
-    if constexpr (kKeepsSums) above_node_[i] = over;
-    reach(now + t_.during[i] - shared_[i]);
-  }
-  now_ = {.bytes = most, .over = double(over), .ms = double(ticks_) / kSketchTicks};
+  settle_marked();
+  share_anew();
 }
 
 Sketch::Count Sketch::count(const Fates& fates, int64_t limit) {
   change_to(fates);
-  limit_ = limit, has_sums_ = false;
-  sweep<false>(limit);
-  return now_;
+  const auto [most, over] = sums_.count(limit);
+  return {.bytes = most, .over = double(over), .ms = double(ticks_) / kSketchTicks};
 }
 
 bool Sketch::is_needed(StorageId s) const {
@@ -344,16 +272,7 @@ bool Sketch::is_needed(StorageId s) const {
 bool Sketch::waits_above(StorageId s) {
   const Place made = t_.nodes[s].end, until = spans_[s].kept.end;
   if (until <= made) return false;
-  if (!std::exchange(has_sums_, true)) {
-    above_node_.resize(t_.order.size()), above_clone_.resize(run_.size());
-    sweep<true>(limit_);
-  }
-  const auto next = size_t(position_of(made)) + 1;
-  const int64_t before = has_clones_[next] ? above_clone_[slots_[next].front()] : above_node_[next];
-  const int32_t what = runs_at(until);
-  const int64_t after =
-      what == kNodeItself ? above_node_[size_t(position_of(until))] : above_clone_[what];
-  return after > before;
+  return sums_.any_above(position_of(made) + 1, until);
 }
 
 Choice Sketch::choice_of(const Fates& fates) const {

@@ -1,20 +1,22 @@
 // What is alive, and what the step takes, if some maps are made again: counted from a table of the
 // step (memory/front/sketch_table.h), without making the program. A count follows from the one
-// before it by what changed, and takes some 2 us for a thousand nodes.
+// before it by what changed, and takes some 2 us for a thousand nodes, with copies too.
 //
 // Maps that share bytes through views are one storage and have one fate. What is counted is what
 // insert_clones and stash_bits (memory/recompute/clones.h) would leave: clones run before the first
 // gradient that needs them, hold their results until the last that reads them, and read what is
 // kept or other clones; a map of which gradients ask a predicate alone, and which no clone reads,
 // is kept as bits. Clones that fuse count as one kernel (memory/front/fused_clones.h). Outputs take
-// the bytes of operands that die. Copies leave one after the other as maps are made, and bytes are
-// there until their copy is done; they come back one after the other, each as late as its reader
-// allows. So a copy costs no time, and where the link has too much to do it frees little. What
-// later passes do is not counted: another order, layouts, stalls.
+// the bytes of operands that die (memory/front/sketch_sums.h). Copies wait for each other on the
+// link (memory/front/sketch_link.h): a copy costs no time, and where the link has too much to do it
+// frees little. What later passes do is not counted: another order, layouts, stalls.
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "memory/front/sketch_link.h"
+#include "memory/front/sketch_slots.h"
+#include "memory/front/sketch_sums.h"
 #include "memory/front/sketch_table.h"
 #include "memory/recompute/clones.h"
 
@@ -33,6 +35,8 @@ class Sketch {
   // gradients keep theirs.
   Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
          const RecomputeOptions& options);
+  Sketch(const Sketch&) = delete;
+  Sketch& operator=(const Sketch&) = delete;
 
   struct Count {
     int64_t bytes = 0;  // alive at the peak
@@ -78,15 +82,11 @@ class Sketch {
   void queue(NodeId n);
   Place clone_place(NodeId n) const { return place_of_clone(t_.position[run_[n].before], n); }
   Spans spans_of(StorageId s) const;
-  void hold(StorageId s, const Spans& spans, int64_t sign);
-  void hold(const PlaceSpan& span, int64_t bytes);
+  void hold(const PlaceSpan& was, const PlaceSpan& now, int64_t bytes);
   void settle(StorageId s, const Spans& now);
-  void list_places();
-  void send_away();
-  size_t index_of(Place place) const;
-  size_t index_at(int64_t ticks, size_t near) const;
+  void settle_marked();
+  void share_anew();
   int64_t shared_at(NodeId n, Place here, bool later) const;
-  template <bool kKeepsSums> void sweep(int64_t limit);
 
   const SketchTable t_;
   const Program& p_;
@@ -99,22 +99,11 @@ class Sketch {
   ByStorage<int32_t> inside_;       // of so many kernels, and never in memory
   std::vector<int32_t> missing_;    // by kernel: nodes that do not do what they would have to
   ByStorage<Spans> spans_;
-  int64_t ticks_ = 0;                       // added to the step
-  std::vector<std::vector<NodeId>> slots_;  // by position: clones before it
-  std::vector<char> has_clones_;            // likewise
-  // Sums of bytes by position: what begins there less what has ended, while nodes run, and through
-  // the clones before; what comes from before and ends at one of these; what lies on operands.
-  struct At {
-    int64_t node = 0, slot = 0;
-  };
-  std::vector<At> begins_;
-  std::vector<int64_t> ends_in_slot_, shared_;
-  struct OfClone {
-    int64_t begins = 0, ends = 0, shared = 0;
-  };
-  ByNode<OfClone> of_clone_;
-  Count now_;
-  int64_t limit_ = 0;
+  ByStorage<Spans> sent_;  // of maps that go away: what they would be if copies took no time
+  int64_t ticks_ = 0;      // added to the step
+  SketchSlots slots_;
+  SketchSums sums_;
+  SketchLink link_;
 
   // While a count changes.
   std::vector<int32_t> queue_;  // a heap of nodes
@@ -122,27 +111,6 @@ class Sketch {
   std::vector<StorageId> marked_;
   ByStorage<char> is_marked_;
   std::vector<NodeId> sharing_;
-
-  // Of copies: maps that go away, as they are made, and all places in their order, with the times
-  // when they begin.
-  struct Trip {
-    StorageId map;
-    Spans spans;
-    int64_t takes;  // ticks, each way
-  };
-  std::vector<StorageId> away_;
-  std::vector<Trip> trips_;
-  std::vector<std::pair<Place, size_t>> homeward_;  // by when they have to be back, negative
-  size_t listed_ = 0;                               // places up to that position
-  std::vector<Place> places_;
-  std::vector<int64_t> start_;
-  std::vector<size_t> index_of_node_;
-  ByNode<size_t> index_of_clone_;
-
-  // What lies above the limit, summed over all places before.
-  bool has_sums_ = false;
-  std::vector<int64_t> above_node_;
-  ByNode<int64_t> above_clone_;
 };
 
 }  // namespace pal
