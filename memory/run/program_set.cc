@@ -12,6 +12,17 @@ namespace {
 
 constexpr QueueId kInputQueue = 255;  // beside the queues of programs, which count from 0
 
+// What inputs take of a slot, which may be larger.
+int64_t bytes_of_inputs(const Compiled& c, Space space) {
+  int64_t end = 0;
+  for (StorageId s : c.storages.list.ids()) {
+    const Storage& storage = c.storages[s];
+    if (!storage.input || storage.space != space) continue;
+    end = std::max(end, c.plan.offset[s] + align_up(storage.bytes));
+  }
+  return std::max<int64_t>(end - c.plan.regions[region_of(space)].state, 0);
+}
+
 }  // namespace
 
 std::byte* StateMirror::fetch(int64_t bytes) {
@@ -77,27 +88,27 @@ std::byte* Executable::input(const std::string& name) {
 void Executable::run() {
   if (!accelerator_) return runner_->run();
   const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
+  const int slot = turns_->slot();
   state_->send();
-  if (host.inputs > 0) {
-    accelerator_->wait(turns_->before_inputs_of(this));
-    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
-                size_t(host.inputs));
+  if (!host_inputs_.empty()) {
+    accelerator_->wait(turns_->before_inputs(Space::host, compiled_->plan));
+    std::memcpy(memory_->base(Space::host) + host.state + slot * host.inputs, host_inputs_.data(),
+                host_inputs_.size());
   }
-  if (region.inputs > 0) {
-    accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
+  if (const int64_t bytes = staging_->bytes(Space::host); bytes > 0) {
+    accelerator_->wait(kInputQueue, turns_->before_inputs(Space::device, compiled_->plan));
     accelerator_->copy(kInputQueue,
-                       memory_->base(Space::device) + region.state + next_ * region.inputs,
-                       staging_->base(Space::host), region.inputs);
+                       memory_->base(Space::device) + region.state + slot * region.inputs,
+                       staging_->base(Space::host), bytes);
     accelerator_->record(sent_, kInputQueue);
     accelerator_->wait(kComputeQueue, sent_);
   }
-  memory_->set_input_slot(next_);
-  runner_->use_recording(next_);
+  memory_->set_input_slot(slot);
+  runner_->use_recording(slot);
   turns_->admit(*this);
-  const Accelerator::Event& end = turns_->begin(this);
+  const Accelerator::Event& end = turns_->begin(compiled_->plan);
   runner_->run();
   accelerator_->record(end, kComputeQueue);
-  next_ = 1 - next_;
 }
 
 std::byte* Executable::output_bytes(const std::string& name) {
@@ -118,7 +129,7 @@ std::byte* Executable::output_bytes(const std::string& name) {
 void Executable::send_output(const std::string& name, std::byte* to) {
   const ValueId value = program().output(in_program(name));
   accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
-  // The run ends here: the next program's inputs may lie over this output.
+  // The run ends here: the inputs of a program with other slots may lie over this output.
   accelerator_->record(turns_->end_of_last(), kComputeQueue);
 }
 
@@ -160,12 +171,25 @@ void ProgramSet::declare(const Program& program) {
   arena_->reserve(Space::host, layout_.bytes(Space::host));
 }
 
+void ProgramSet::make_room_for_inputs(const Program& program) {
+  if (device().accelerator) layout_.make_room_for_inputs(program);
+}
+
 Executable& ProgramSet::add(const std::string& name, Program program,
                             const CompileOptions& options) {
   if (rewrite_) program = rewrite_(std::move(program));
   declare(program);
-  return install(name,
-                 std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));
+  const auto compiled_for = [&](const StateLayout& layout) {
+    return std::make_unique<Compiled>(compile(program, cache_, layout, options));
+  };
+  std::unique_ptr<Compiled> compiled;
+  try {
+    compiled = compiled_for(layout_);
+  } catch (const BudgetError&) {
+    if (layout_.spare_inputs(program) == 0) throw;
+    compiled = compiled_for(layout_.with_own_inputs());  // it waits instead
+  }
+  return install(name, std::move(compiled));
 }
 
 Executable& ProgramSet::add_pair(const std::string& name, const Program& first,
@@ -174,7 +198,9 @@ Executable& ProgramSet::add_pair(const std::string& name, const Program& first,
   declare(second);
   const PairQueues queues = device().accelerator ? PairQueues::two : PairQueues::one;
   CompiledPair pair = compile_pair(first, second, cache_, layout_, options_, queues);
-  return install(name, std::make_unique<Compiled>(std::move(pair.step)));
+  Executable& made = install(name, std::make_unique<Compiled>(std::move(pair.step)));
+  make_room_for_inputs(made.program());  // of pairs of smaller buckets
+  return made;
 }
 
 Executable* ProgramSet::add_below(int64_t bytes, const std::string& name, Program program,
@@ -217,10 +243,11 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     made->accelerator_ = accelerator, made->state_ = mirror_;
     made->to_be_recorded_ = cache_.device().graphs;
     made->staging_ = std::make_unique<Arena>(accelerator);
-    made->staging_->reserve(Space::host, c.plan.device().inputs);
-    made->host_inputs_.resize(size_t(c.plan.host().inputs));
+    made->staging_->reserve(Space::host, bytes_of_inputs(c, Space::device));
+    made->host_inputs_.resize(size_t(bytes_of_inputs(c, Space::host)));
     made->sent_ = accelerator->make_event(), made->turns_ = turns_;
   }
+  if (programs_.empty()) make_room_for_inputs(c.program);
   return *(programs_[name] = std::move(made));
 }
 
