@@ -90,6 +90,7 @@ void Executable::run() {
   const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
   const int slot = turns_->slot();
   state_->send();
+  send_kept();
   if (!host_inputs_.empty()) {
     accelerator_->wait(turns_->before_inputs(Space::host, compiled_->plan));
     std::memcpy(memory_->base(Space::host) + host.state + slot * host.inputs, host_inputs_.data(),
@@ -111,19 +112,45 @@ void Executable::run() {
   accelerator_->record(end, kComputeQueue);
 }
 
-std::byte* Executable::output_bytes(const std::string& name) {
-  const ValueId value = program().output(in_program(name));
-  std::byte* data = runner_->data(value);
-  if (!accelerator_) return data;
-  if (program().value(value).space == Space::host) {
-    accelerator_->wait(turns_->end_of_last());
-    return data;
+std::vector<std::byte*> Executable::outputs(const std::vector<std::string>& names) {
+  std::vector<std::byte*> out;
+  bool copies = false;
+  for (const std::string& name : names) {
+    const ValueId value = program().output(in_program(name));
+    std::byte* const data = runner_->data(value);
+    out.push_back(data);
+    if (!accelerator_) continue;
+    if (program().value(value).space == Space::host) {
+      accelerator_->wait(turns_->end_of_last());
+      continue;
+    }
+    std::vector<std::byte>& copy = fetched_[in_program(name)];
+    copy.resize(size_t(program().value(value).spec.bytes()));
+    accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
+    out.back() = copy.data(), copies = true;
   }
-  std::vector<std::byte>& copy = fetched_[in_program(name)];
-  copy.resize(size_t(program().value(value).spec.bytes()));
-  accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
-  accelerator_->synchronize();
-  return copy.data();
+  if (copies) accelerator_->synchronize();
+  return out;
+}
+
+std::span<std::byte> Executable::kept(const std::string& name) {
+  const auto slot = std::find_if(program().state.begin(), program().state.end(),
+                                 [&](const StateSlot& s) { return s.name == name; });
+  if (slot == program().state.end()) throw ProgramError("the program keeps no state " + name);
+  const auto bytes = size_t(program().value(slot->start).spec.bytes());
+  if (!accelerator_) return {runner_->data(slot->start), bytes};
+  std::vector<std::byte>& copy = kept_[slot->start];
+  copy.resize(bytes);
+  return copy;
+}
+
+void Executable::send_kept() {
+  if (kept_.empty()) return;
+  for (const auto& [value, bytes] : kept_) {
+    accelerator_->copy(kComputeQueue, runner_->data(value), bytes.data(), int64_t(bytes.size()));
+  }
+  accelerator_->synchronize();  // of pageable memory
+  kept_.clear();
 }
 
 void Executable::send_output(const std::string& name, std::byte* to) {
@@ -149,22 +176,26 @@ ProgramSet::ProgramSet(CompileOptions options, const Device& device, PoolShare s
   turns_ = std::make_shared<Turns>(*device.accelerator);
 }
 
-void ProgramSet::declare(const Program& program) {
+void ProgramSet::check_declared(const Program& program) const {
   for (const StateSlot& slot : program.state) {
     const TensorSpec& spec = program.value(slot.start).spec;
-    const auto known = std::find_if(slots_.begin(), slots_.end(), [&](const StateTensor& have) {
-      return have.name == slot.name;
-    });
-    if (known != slots_.end()) {
-      if (known->spec == spec) continue;
-      throw ProgramError("state " + slot.name + " is " + to_string(known->spec) +
+    for (const StateTensor& have : slots_) {
+      if (have.name != slot.name || have.spec == spec) continue;
+      throw ProgramError("state " + slot.name + " is " + to_string(have.spec) +
                          " in this set; a program asks for " + to_string(spec));
     }
+  }
+}
+
+void ProgramSet::declare(const Program& program) {
+  check_declared(program);
+  for (const StateSlot& slot : program.state) {
+    if (layout_.find(slot.name)) continue;
     if (!programs_.empty()) {
       throw ProgramError("state " + slot.name +
                          " was not declared before the first program of the set was compiled");
     }
-    slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
+    slots_.push_back({slot.name, slot.role, slot.init, program.value(slot.start).spec, nullptr});
   }
   layout_.add(program);
   arena_->reserve(Space::device, layout_.bytes(Space::device));
@@ -175,21 +206,29 @@ void ProgramSet::make_room_for_inputs(const Program& program) {
   if (device().accelerator) layout_.make_room_for_inputs(program);
 }
 
+Compiled ProgramSet::compile_within(const StateLayout& layout, const Program& program,
+                                    const CompileOptions& options) {
+  try {
+    return compile(program, cache_, layout, options);
+  } catch (const BudgetError&) {
+    if (layout.spare_inputs(program) == 0) throw;
+    return compile(program, cache_, layout.with_own_inputs(), options);  // it waits instead
+  }
+}
+
 Executable& ProgramSet::add(const std::string& name, Program program,
                             const CompileOptions& options) {
   if (rewrite_) program = rewrite_(std::move(program));
   declare(program);
-  const auto compiled_for = [&](const StateLayout& layout) {
-    return std::make_unique<Compiled>(compile(program, cache_, layout, options));
-  };
-  std::unique_ptr<Compiled> compiled;
-  try {
-    compiled = compiled_for(layout_);
-  } catch (const BudgetError&) {
-    if (layout_.spare_inputs(program) == 0) throw;
-    compiled = compiled_for(layout_.with_own_inputs());  // it waits instead
-  }
-  return install(name, std::move(compiled));
+  return install(name, std::make_unique<Compiled>(compile_within(layout_, program, options)));
+}
+
+Executable& ProgramSet::add_keeping(const std::string& name, Program program) {
+  if (rewrite_) program = rewrite_(std::move(program));
+  check_declared(program);
+  StateLayout layout = layout_;
+  layout.add(program);
+  return install(name, std::make_unique<Compiled>(compile_within(layout, program, options_)));
 }
 
 Executable& ProgramSet::add_pair(const std::string& name, const Program& first,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,8 +97,13 @@ class Executable {
   // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
   // the same output.
   template <class T = float> T* output(const std::string& name) {
-    return reinterpret_cast<T*>(output_bytes(name));
+    return reinterpret_cast<T*>(outputs({name})[0]);
   }
+  // Several at once, with one wait.
+  std::vector<std::byte*> outputs(const std::vector<std::string>& names);
+  // Bytes of a state of the program's own (ProgramSet::add_keeping), to be written whole before
+  // run(), which takes them from there: what the state is afterwards is not to be seen here.
+  std::span<std::byte> kept(const std::string& name);
   void run();
   // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
   // outputs are those of one of them, 0 or 1.
@@ -112,7 +118,7 @@ class Executable {
  private:
   friend class ProgramSet;
   friend class Turns;
-  std::byte* output_bytes(const std::string& name);
+  void send_kept();
   std::string in_program(const std::string& name) const;  // the name of an input or output there
 
   std::unique_ptr<Compiled> compiled_;
@@ -131,6 +137,7 @@ class Executable {
   bool to_be_recorded_ = false;
   int64_t last_run_ = 0;  // of all runs of the set
   std::map<std::string, std::vector<std::byte>> fetched_;
+  std::map<ValueId, std::vector<std::byte>> kept_;  // written, and not yet on the device
 };
 
 struct StateTensor {
@@ -171,6 +178,10 @@ class ProgramSet {
   }
   // Likewise, with other options than the set's. A program of that name is replaced.
   Executable& add(const std::string& name, Program program, const CompileOptions& options);
+  // One that keeps state of its own from run to run, which the set does not know: slots that nobody
+  // has declared lie behind the set's, where other programs have other things. They are the
+  // program's as long as no other one runs.
+  Executable& add_keeping(const std::string& name, Program program);
   // Two micro-batches of an update side by side, as one program: of two queues on an accelerator.
   // BudgetError where they do not fit together.
   Executable& add_pair(const std::string& name, const Program& first, const Program& second);
@@ -197,6 +208,9 @@ class ProgramSet {
   const StateLayout& layout() const { return layout_; }
 
  private:
+  void check_declared(const Program& program) const;
+  Compiled compile_within(const StateLayout& layout, const Program& program,
+                          const CompileOptions& options);
   Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);
 
   std::function<Program(Program)> rewrite_;  // null: as they are

@@ -8,9 +8,11 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
 #include "tests/emulation/fixture.h"
 #include "train/loop/step_watch.h"
@@ -188,6 +190,34 @@ TEST_F(SetOnGpu, RoomForInputsGivesWayToTheBudget) {
   EXPECT_EQ(step.compiled().plan.device().bytes, least);
   options.budget = least - 1;
   EXPECT_THROW(set.add("step", step_over(3), options), BudgetError);
+}
+
+// State that one program keeps to itself, from run to run and not beyond, whoever runs in between.
+TEST_F(SetOnGpu, AProgramKeepsStateOfItsOwn) {
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    ProgramSet set({}, cuda_device());
+    Executable& step = set.add("step", step_over(5));
+    Builder b;
+    Val sum = b.state("sum", {{8}}, Role::statistic), x = b.input("x", {{8}});
+    Val next = add(sum, x);
+    assign(sum, next);
+    b.output("sum", scale(next, 1));
+    Executable& keeping = set.add_keeping("keeping", b.take());
+    EXPECT_EQ(set.state().size(), 1u);  // the set's is w alone
+    for (int round = 0; round < 3; ++round) {
+      run(step, 1, 0.5f);
+      std::fill_n(reinterpret_cast<float*>(keeping.kept("sum").data()), 8, float(100 * round));
+      for (int n = 1; n <= 4; ++n) {
+        std::fill_n(reinterpret_cast<float*>(keeping.input("x")), 8, float(n));
+        keeping.run();
+        if (n % 2) continue;
+        EXPECT_EQ(keeping.output("sum")[7], float(100 * round + n * (n + 1) / 2)) << int(order);
+      }
+    }
+    EXPECT_EQ(weights(set), std::vector<float>(8, -3 * 0.5f * 0.5f * 5)) << int(order);
+    EXPECT_THROW(keeping.kept("w"), ProgramError);
+  }
 }
 
 // No room for a recording: the steps run all the same.
