@@ -230,9 +230,10 @@ void note_encodings(Compiled& out, const Program& recorded, const Encodings& enc
   if (floor.node != kNone) out.floor_layer = layer_of(recorded, recorded.node(floor.node));
 }
 
-// Bytes of the set's state that this program does not carry.
+// Bytes of the set's state that this program does not carry, and of its slots that it does not
+// fill.
 int64_t foreign_bytes(const Program& program, const StateLayout& layout) {
-  int64_t foreign = layout.bytes();
+  int64_t foreign = layout.bytes() + layout.spare_inputs(program);
   for (const StateSlot& slot : program.state) {
     const Value& value = program.value(slot.start);
     if (value.space == Space::device) foreign -= align_up(value.spec.bytes());

@@ -15,6 +15,8 @@
 #include "models/translation.h"
 #include "ops/losses/log_softmax.h"
 #include "ops/recurrent/lstm.h"
+#include "ops/tensors/embedding.h"
+#include "ops/tensors/state.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
@@ -71,11 +73,16 @@ template <class Net, class Options>
 void recurrent_decoder_step(Builder& b, const Options& o, const TranslationShape& shape,
                             int64_t key_width, const std::vector<std::string>& names) {
   const int64_t S = shape.source, B = shape.batch;
-  const Encoded encoded{b.input("keys", {{S, B, key_width}}), b.input("values", {{S, B, o.hidden}}),
+  const Encoded encoded{b.state("keys", {{S, B, key_width}}, Role::statistic),
+                        b.state("values", {{S, B, o.hidden}}, Role::statistic),
                         b.input(translation_input::kSourceLengths, {{B}, DType::i32})};
   Val token = b.input(translation_input::kToken, {{1, B}, DType::i32});
-  std::vector<Val> states;
-  for (const std::string& name : names) states.push_back(b.input(name, {{B, o.hidden}}));
+  Val parents = b.input(translation_input::kParents, {{B}, DType::i32});
+  std::vector<Val> kept, states;
+  for (const std::string& name : names) {
+    kept.push_back(b.state(name, {{B, o.hidden}}, Role::statistic));
+    states.push_back(embedding(kept.back(), parents));
+  }
   DecoderState state = state_of(states);
   Net net(b, o, {});
   Val word = unbind(net.embed_target(token))[0];
@@ -84,10 +91,13 @@ void recurrent_decoder_step(Builder& b, const Options& o, const TranslationShape
     Builder::Within step(b, "decoder");
     output = net.decode(word, state, encoded);
   }
+  {
+    Builder::Within update(b, Phase::update);
+    const std::vector<Val> next = values_of(state);
+    for (size_t i = 0; i < names.size(); ++i) assign(kept[i], next[i]);
+  }
   Builder::Within scope(b, "output");
   b.output("log_probs", log_softmax(net.logits(output)));
-  const std::vector<Val> next = values_of(state);
-  for (size_t i = 0; i < names.size(); ++i) b.output("next/" + names[i], next[i]);
 }
 
 // `feeds`: the output of a step is part of the state.

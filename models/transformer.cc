@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "models/transformer_layers.h"
 #include "ops/losses/log_softmax.h"
+#include "ops/tensors/state_rows.h"
 
 namespace pal {
 namespace {
@@ -29,15 +30,15 @@ std::vector<std::string> names(const TransformerOptions& o, const std::string& p
   return out;
 }
 
-// keys, values (S, B, D) of every layer, as inputs
-std::vector<KeysValues> inputs(Builder& b, const TransformerOptions& o, const std::string& prefix,
-                               int64_t steps, int64_t batch) {
+// keys, values (S, B, D) of every layer, kept from step to step
+std::vector<KeysValues> kept(Builder& b, const TransformerOptions& o, const std::string& prefix,
+                             int64_t steps, int64_t batch) {
   std::vector<KeysValues> out;
   const std::vector<std::string> all = names(o, prefix);
   const TensorSpec spec{{steps, batch, o.hidden}};
   for (size_t i = 0; i < all.size(); i += 2) {
-    Val keys = b.input(all[i], spec);
-    out.push_back({keys, b.input(all[i + 1], spec)});
+    Val keys = b.state(all[i], spec, Role::statistic);
+    out.push_back({keys, b.state(all[i + 1], spec, Role::statistic)});
   }
   return out;
 }
@@ -71,17 +72,20 @@ void decoder_step(Builder& b, const TransformerOptions& o, const TranslationShap
   Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
   Val token = b.input(in::kToken, {{1, B}, DType::i32});
   Val position = b.input(in::kPosition, {{1}, DType::i32});
-  const std::vector<KeysValues> source = inputs(b, o, "source", S, B);
-  const std::vector<KeysValues> target = inputs(b, o, "target", T, B);
+  Val rows = b.input(in::kCachedRows, {{T, B}, DType::i32});
+  const std::vector<KeysValues> source = kept(b, o, "source", S, B);
+  const std::vector<KeysValues> target = kept(b, o, "target", T, B);
   std::vector<TransformerLayers::Cached> layers;
   for (size_t l = 0; l < source.size(); ++l) layers.push_back({source[l], target[l], {}});
 
   TransformerLayers net(b, o, {});
-  Val x = net.decode_step(token, position, lengths, layers);  // (B, D)
-  const std::vector<std::string> caches = names(o, "target");
-  for (size_t l = 0; l < layers.size(); ++l) {
-    b.output("next/" + caches[2 * l], layers[l].own.keys);
-    b.output("next/" + caches[2 * l + 1], layers[l].own.values);
+  Val x = net.decode_step(token, position, rows, lengths, layers);  // (B, D)
+  {
+    Builder::Within update(b, Phase::update);
+    for (const TransformerLayers::Cached& layer : layers) {
+      put_row(layer.target.keys, layer.own.keys, position);
+      put_row(layer.target.values, layer.own.values, position);
+    }
   }
   Builder::Within scope(b, "output");
   b.output("log_probs", log_softmax(net.logits(x)));

@@ -148,15 +148,16 @@ Val TransformerLayers::decode(Val target, Val encoded, Val lengths) {
   return end_of_stack(x);
 }
 
-Val TransformerLayers::decode_step(Val token, Val position, Val lengths,
+Val TransformerLayers::decode_step(Val token, Val position, Val rows, Val lengths,
                                    std::vector<Cached>& layers) {
   Builder::Within scope(b_, "decoder");
   const int64_t D = o_.hidden, B = token.shape()[1];
   Val x = reshape(embed("target", o_.target_vocab, token, position), {B, D});
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     Cached& cached = layers[size_t(l)];
-    auto step = [&](Val q, const KeysValues& to, Val rows, const KeysValues& own) {
-      Val heads = attention_step(q, to.keys, to.values, rows, o_.heads, own.keys, own.values);
+    auto step = [&](Val q, const KeysValues& to, Val count, const KeysValues& own, Val from) {
+      Val heads =
+          attention_step(q, to.keys, to.values, count, o_.heads, own.keys, own.values, from);
       return matmul(heads, matrix("wo", D, D));
     };
     x = decoder_layer(
@@ -164,9 +165,9 @@ Val TransformerLayers::decode_step(Val token, Val position, Val lengths,
         [&](Val y) {
           const std::vector<Val> qkv = products(y, "wqkv", 3);
           cached.own = {qkv[1], qkv[2]};
-          return step(qkv[0], cached.target, position, cached.own);
+          return step(qkv[0], cached.target, position, cached.own, rows);
         },
-        [&](Val y) { return step(matmul(y, matrix("wq", D, D)), cached.source, lengths, {}); });
+        [&](Val y) { return step(matmul(y, matrix("wq", D, D)), cached.source, lengths, {}, {}); });
   }
   return end_of_stack(x);
 }

@@ -34,8 +34,8 @@ class TransformerLayers {
     KeysValues source, target;  // of a layer; target: (T, B, D), the first `position` rows
     KeysValues own;
   };
-  // i32 (1, B) -> (B, D)
-  Val decode_step(Val token, Val position, Val lengths, std::vector<Cached>& layers);
+  // i32 (1, B) -> (B, D); `rows`: where the target's rows lie (translation_input::kCachedRows).
+  Val decode_step(Val token, Val position, Val rows, Val lengths, std::vector<Cached>& layers);
 
   Val logits(Val x);  // (.., D) -> (.., V)
 

@@ -29,6 +29,8 @@ inline constexpr const char* kTargetIn = "target_in";            // i32 (T, B), 
 inline constexpr const char* kTargetOut = "target_out";          // i32 (T, B), ends with </s>
 inline constexpr const char* kToken = "token";                   // i32 (1, B): the step's word
 inline constexpr const char* kPosition = "position";             // i32 (1): words before the step's
+inline constexpr const char* kParents = "parents";               // i32 (B): rows to go on from
+inline constexpr const char* kCachedRows = "cached_rows";        // i32 (T, B): rows of the caches
 }  // namespace translation_input
 
 // The inputs of a batch, declared in this order.
@@ -48,13 +50,16 @@ struct TranslationModel {
 
   // Translation in two programs. The encoder reads source and source_lengths; its outputs are the
   // memory and, under their names, the first values of the states. A step of the decoder reads
-  // source_lengths, token, the memory, the states and the caches; outputs "log_probs" (B, V), and
-  // "next/" + the name of each state and cache.
+  // source_lengths and token, outputs "log_probs" (B, V), and keeps the rest as state from one step
+  // to the next, under these names:
   std::function<void(Builder&, const TranslationShape&)> encoder, decoder_step;
   std::vector<std::string> memory;  // (S, B, ..): of the source, the same at every step
-  std::vector<std::string> states;  // (B, ..): the next value takes the place of the last
-  // (T, B, ..): row t is what step t made, (B, ..); of the rows, the first `position` are read. A
-  // model with caches takes the input position, and can make T = shape.target steps.
+  // (B, ..): a step goes on from those of its parents, and leaves its own in their place. A model
+  // with states takes the input parents.
+  std::vector<std::string> states;
+  // (T, B, ..): row t is what step t made, (B, ..); of the rows, the first `position` are read.
+  // They stay where they are: what row b goes on from is row cached_rows[t, b] of each. A model
+  // with caches takes the inputs position and cached_rows, and can make T = shape.target steps.
   std::vector<std::string> caches = {};
 };
 

@@ -23,6 +23,7 @@
 #include "ops/losses/log_softmax.h"
 #include "ops/losses/masked_softmax.h"
 #include "ops/losses/softmax.h"
+#include "ops/losses/top_k.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/frame_norm.h"
 #include "ops/norms/layer_norm.h"
@@ -199,6 +200,7 @@ std::span<const OpDef* const> all_ops() {
       &tanh_op,
       &tanh_grad_op,
       &to_bits_op,
+      &top_k_op,
       &unbind_op,
   };
   return ops;

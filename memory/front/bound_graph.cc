@@ -98,10 +98,7 @@ void make_unique(std::vector<AtomId>& atoms) {
 BoundGraph::BoundGraph(const Program& parts, const StateLayout& layout, const LeastTimes& times,
                        const BoundOptions& options)
     : program_(parts), times_(times), always_(layout.bytes()) {
-  for (const NamedValue& in : parts.inputs) {
-    const Value& value = parts.value(in.value);
-    if (value.space == Space::device) always_ += 2 * align_up(value.spec.bytes());
-  }
+  always_ += 2 * std::max(layout.inputs(), bytes_of_inputs(parts, Space::device));
   find_atoms();
   find_marks(options.any_order);
   find_readers(options.bits);

@@ -41,7 +41,7 @@ class Pair {
     workspace_ = workspace_bytes(prepare_all(joined_, cache));
     demands_ = demands_of(joined_, priced_device(options));
     out_.one_by_one_ms = one_by_one_ms(demands_), out_.least_ms = pal::least_ms(joined_, demands_);
-    foreign_ = layout.bytes();
+    foreign_ = layout.bytes() + layout.spare_inputs(joined_);
     for (const StateSlot& slot : joined_.state) {
       const Value& value = joined_.value(slot.start);
       if (value.space == Space::device) foreign_ -= align_up(value.spec.bytes());
@@ -167,7 +167,7 @@ class Pair {
   Program joined_;
   ByNode<int64_t> workspace_;
   ByNode<NodeDemand> demands_;
-  int64_t foreign_ = 0;  // bytes of the set's state that neither carries
+  int64_t foreign_ = 0;  // bytes of the set's state that neither carries, and of its larger slots
   CompiledPair out_;
 };
 

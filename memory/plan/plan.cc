@@ -32,6 +32,32 @@ const StateLayout::Slot* StateLayout::find(const std::string& name) const {
   return at == slots_.end() ? nullptr : &at->second;
 }
 
+int64_t bytes_of_inputs(const Program& program, Space space) {
+  int64_t bytes = 0;
+  for (const NamedValue& input : program.inputs) {
+    const Value& value = program.value(input.value);
+    if (value.space == space) bytes += align_up(value.spec.bytes());
+  }
+  return bytes;
+}
+
+void StateLayout::make_room_for_inputs(const Program& program) {
+  for (const Space space : {Space::device, Space::host}) {
+    int64_t& room = inputs_[region_of(space)];
+    room = std::max(room, bytes_of_inputs(program, space));
+  }
+}
+
+StateLayout StateLayout::with_own_inputs() const {
+  StateLayout out = *this;
+  out.inputs_ = {};
+  return out;
+}
+
+int64_t StateLayout::spare_inputs(const Program& program) const {
+  return 2 * std::max<int64_t>(inputs() - bytes_of_inputs(program, Space::device), 0);
+}
+
 Transients transients_of(const Program& program, const Storages& storages, Space space) {
   const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
   Transients out;
@@ -61,6 +87,7 @@ Plan plan_of_fixed(const Program& program, const Storages& storages, const State
       plan.offset[s] = region.state + region.inputs;
       region.inputs += align_up(storages[s].bytes);
     }
+    region.inputs = std::max(region.inputs, layout.inputs(space));
   }
   return plan;
 }

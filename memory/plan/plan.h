@@ -1,8 +1,9 @@
 // Where every storage lies: (region, offset), and the check that it may lie there.
 //
 // The device arena, from its front: the state (the same for all programs of a set), the inputs in
-// two slots, then everything that lives and dies within the step. Host copies have a region of
-// their own, laid out likewise.
+// two slots (of a common size, where programs of a set take turns on an accelerator), then
+// everything that lives and dies within the step. Host copies have a region of their own, laid out
+// likewise.
 #pragma once
 #include <array>
 #include <map>
@@ -18,7 +19,8 @@ namespace pal {
 constexpr int kRegions = 2;  // by Space: the device arena, host memory
 inline size_t region_of(Space space) { return size_t(space); }
 
-// State by name, at the arena's front. Programs that share state share a layout.
+// State by name, at the arena's front, and how large a slot of inputs is at least. Programs that
+// share state share a layout.
 class StateLayout {
  public:
   struct Slot {
@@ -35,15 +37,26 @@ class StateLayout {
   const Slot* find(const std::string& name) const;
   int64_t bytes(Space space = Space::device) const { return bytes_[region_of(space)]; }
 
+  // Slots of inputs have room for this program's from here on. Programs with slots of one size may
+  // have their inputs written while another one runs.
+  void make_room_for_inputs(const Program& program);
+  int64_t inputs(Space space = Space::device) const { return inputs_[region_of(space)]; }
+  // The same state, and slots as large as each program's own inputs.
+  StateLayout with_own_inputs() const;
+  // Bytes of both slots that this program does not use.
+  int64_t spare_inputs(const Program& program) const;
+
  private:
   std::map<std::string, Slot> slots_;
-  std::array<int64_t, kRegions> bytes_{};
+  std::array<int64_t, kRegions> bytes_{}, inputs_{};
 };
+// Of one slot.
+int64_t bytes_of_inputs(const Program& program, Space space);
 
 struct Region {
   int64_t bytes = 0;        // all of it: state, inputs, transients
   int64_t state = 0;        // the state's bytes, at the front
-  int64_t inputs = 0;       // of one slot; the second lies behind the first
+  int64_t inputs = 0;       // of one slot, room to spare included; the second lies behind the first
   int64_t lower_bound = 0;  // state, inputs, and the most transients alive at once
   int64_t transients_begin() const { return state + 2 * inputs; }
   // The part of the region that packing wasted.

@@ -12,6 +12,17 @@ namespace {
 
 constexpr QueueId kInputQueue = 255;  // beside the queues of programs, which count from 0
 
+// What inputs take of a slot, which may be larger.
+int64_t bytes_of_inputs(const Compiled& c, Space space) {
+  int64_t end = 0;
+  for (StorageId s : c.storages.list.ids()) {
+    const Storage& storage = c.storages[s];
+    if (!storage.input || storage.space != space) continue;
+    end = std::max(end, c.plan.offset[s] + align_up(storage.bytes));
+  }
+  return std::max<int64_t>(end - c.plan.regions[region_of(space)].state, 0);
+}
+
 }  // namespace
 
 std::byte* StateMirror::fetch(int64_t bytes) {
@@ -77,48 +88,75 @@ std::byte* Executable::input(const std::string& name) {
 void Executable::run() {
   if (!accelerator_) return runner_->run();
   const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
+  const int slot = turns_->slot();
   state_->send();
-  if (host.inputs > 0) {
-    accelerator_->wait(turns_->before_inputs_of(this));
-    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
-                size_t(host.inputs));
+  send_kept();
+  if (!host_inputs_.empty()) {
+    accelerator_->wait(turns_->before_inputs(Space::host, compiled_->plan));
+    std::memcpy(memory_->base(Space::host) + host.state + slot * host.inputs, host_inputs_.data(),
+                host_inputs_.size());
   }
-  if (region.inputs > 0) {
-    accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
+  if (const int64_t bytes = staging_->bytes(Space::host); bytes > 0) {
+    accelerator_->wait(kInputQueue, turns_->before_inputs(Space::device, compiled_->plan));
     accelerator_->copy(kInputQueue,
-                       memory_->base(Space::device) + region.state + next_ * region.inputs,
-                       staging_->base(Space::host), region.inputs);
+                       memory_->base(Space::device) + region.state + slot * region.inputs,
+                       staging_->base(Space::host), bytes);
     accelerator_->record(sent_, kInputQueue);
     accelerator_->wait(kComputeQueue, sent_);
   }
-  memory_->set_input_slot(next_);
-  runner_->use_recording(next_);
+  memory_->set_input_slot(slot);
+  runner_->use_recording(slot);
   turns_->admit(*this);
-  const Accelerator::Event& end = turns_->begin(this);
+  const Accelerator::Event& end = turns_->begin(compiled_->plan);
   runner_->run();
   accelerator_->record(end, kComputeQueue);
-  next_ = 1 - next_;
 }
 
-std::byte* Executable::output_bytes(const std::string& name) {
-  const ValueId value = program().output(in_program(name));
-  std::byte* data = runner_->data(value);
-  if (!accelerator_) return data;
-  if (program().value(value).space == Space::host) {
-    accelerator_->wait(turns_->end_of_last());
-    return data;
+std::vector<std::byte*> Executable::outputs(const std::vector<std::string>& names) {
+  std::vector<std::byte*> out;
+  bool copies = false;
+  for (const std::string& name : names) {
+    const ValueId value = program().output(in_program(name));
+    std::byte* const data = runner_->data(value);
+    out.push_back(data);
+    if (!accelerator_) continue;
+    if (program().value(value).space == Space::host) {
+      accelerator_->wait(turns_->end_of_last());
+      continue;
+    }
+    std::vector<std::byte>& copy = fetched_[in_program(name)];
+    copy.resize(size_t(program().value(value).spec.bytes()));
+    accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
+    out.back() = copy.data(), copies = true;
   }
-  std::vector<std::byte>& copy = fetched_[in_program(name)];
-  copy.resize(size_t(program().value(value).spec.bytes()));
-  accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
-  accelerator_->synchronize();
-  return copy.data();
+  if (copies) accelerator_->synchronize();
+  return out;
+}
+
+std::span<std::byte> Executable::kept(const std::string& name) {
+  const auto slot = std::find_if(program().state.begin(), program().state.end(),
+                                 [&](const StateSlot& s) { return s.name == name; });
+  if (slot == program().state.end()) throw ProgramError("the program keeps no state " + name);
+  const auto bytes = size_t(program().value(slot->start).spec.bytes());
+  if (!accelerator_) return {runner_->data(slot->start), bytes};
+  std::vector<std::byte>& copy = kept_[slot->start];
+  copy.resize(bytes);
+  return copy;
+}
+
+void Executable::send_kept() {
+  if (kept_.empty()) return;
+  for (const auto& [value, bytes] : kept_) {
+    accelerator_->copy(kComputeQueue, runner_->data(value), bytes.data(), int64_t(bytes.size()));
+  }
+  accelerator_->synchronize();  // of pageable memory
+  kept_.clear();
 }
 
 void Executable::send_output(const std::string& name, std::byte* to) {
   const ValueId value = program().output(in_program(name));
   accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
-  // The run ends here: the next program's inputs may lie over this output.
+  // The run ends here: the inputs of a program with other slots may lie over this output.
   accelerator_->record(turns_->end_of_last(), kComputeQueue);
 }
 
@@ -138,34 +176,59 @@ ProgramSet::ProgramSet(CompileOptions options, const Device& device, PoolShare s
   turns_ = std::make_shared<Turns>(*device.accelerator);
 }
 
-void ProgramSet::declare(const Program& program) {
+void ProgramSet::check_declared(const Program& program) const {
   for (const StateSlot& slot : program.state) {
     const TensorSpec& spec = program.value(slot.start).spec;
-    const auto known = std::find_if(slots_.begin(), slots_.end(), [&](const StateTensor& have) {
-      return have.name == slot.name;
-    });
-    if (known != slots_.end()) {
-      if (known->spec == spec) continue;
-      throw ProgramError("state " + slot.name + " is " + to_string(known->spec) +
+    for (const StateTensor& have : slots_) {
+      if (have.name != slot.name || have.spec == spec) continue;
+      throw ProgramError("state " + slot.name + " is " + to_string(have.spec) +
                          " in this set; a program asks for " + to_string(spec));
     }
+  }
+}
+
+void ProgramSet::declare(const Program& program) {
+  check_declared(program);
+  for (const StateSlot& slot : program.state) {
+    if (layout_.find(slot.name)) continue;
     if (!programs_.empty()) {
       throw ProgramError("state " + slot.name +
                          " was not declared before the first program of the set was compiled");
     }
-    slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
+    slots_.push_back({slot.name, slot.role, slot.init, program.value(slot.start).spec, nullptr});
   }
   layout_.add(program);
   arena_->reserve(Space::device, layout_.bytes(Space::device));
   arena_->reserve(Space::host, layout_.bytes(Space::host));
 }
 
+void ProgramSet::make_room_for_inputs(const Program& program) {
+  if (device().accelerator) layout_.make_room_for_inputs(program);
+}
+
+Compiled ProgramSet::compile_within(const StateLayout& layout, const Program& program,
+                                    const CompileOptions& options) {
+  try {
+    return compile(program, cache_, layout, options);
+  } catch (const BudgetError&) {
+    if (layout.spare_inputs(program) == 0) throw;
+    return compile(program, cache_, layout.with_own_inputs(), options);  // it waits instead
+  }
+}
+
 Executable& ProgramSet::add(const std::string& name, Program program,
                             const CompileOptions& options) {
   if (rewrite_) program = rewrite_(std::move(program));
   declare(program);
-  return install(name,
-                 std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));
+  return install(name, std::make_unique<Compiled>(compile_within(layout_, program, options)));
+}
+
+Executable& ProgramSet::add_keeping(const std::string& name, Program program) {
+  if (rewrite_) program = rewrite_(std::move(program));
+  check_declared(program);
+  StateLayout layout = layout_;
+  layout.add(program);
+  return install(name, std::make_unique<Compiled>(compile_within(layout, program, options_)));
 }
 
 Executable& ProgramSet::add_pair(const std::string& name, const Program& first,
@@ -174,7 +237,9 @@ Executable& ProgramSet::add_pair(const std::string& name, const Program& first,
   declare(second);
   const PairQueues queues = device().accelerator ? PairQueues::two : PairQueues::one;
   CompiledPair pair = compile_pair(first, second, cache_, layout_, options_, queues);
-  return install(name, std::make_unique<Compiled>(std::move(pair.step)));
+  Executable& made = install(name, std::make_unique<Compiled>(std::move(pair.step)));
+  make_room_for_inputs(made.program());  // of pairs of smaller buckets
+  return made;
 }
 
 Executable* ProgramSet::add_below(int64_t bytes, const std::string& name, Program program,
@@ -217,10 +282,11 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     made->accelerator_ = accelerator, made->state_ = mirror_;
     made->to_be_recorded_ = cache_.device().graphs;
     made->staging_ = std::make_unique<Arena>(accelerator);
-    made->staging_->reserve(Space::host, c.plan.device().inputs);
-    made->host_inputs_.resize(size_t(c.plan.host().inputs));
+    made->staging_->reserve(Space::host, bytes_of_inputs(c, Space::device));
+    made->host_inputs_.resize(size_t(bytes_of_inputs(c, Space::host)));
     made->sent_ = accelerator->make_event(), made->turns_ = turns_;
   }
+  if (programs_.empty()) make_room_for_inputs(c.program);
   return *(programs_[name] = std::move(made));
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,9 +37,10 @@ class StateMirror {
 
 class Executable;
 
-// Whose turn it was on an accelerator. The programs of a set lie over one another in the arena, so
-// a program's next inputs may come in while its own last step runs, which reads its other slot, but
-// not while another program's does.
+// Whose turn it was on an accelerator. Runs read their inputs from the two slots by turns, whatever
+// the program. Where the slots are those of the program that ran last, the next inputs may come in
+// while that one runs, since it reads the other slot and has all else behind both. Where they are
+// not, the programs lie over one another, and its end must be waited for.
 class Turns {
  public:
   // Programs whose steps are recorded at a time; a recording takes memory that no plan holds.
@@ -52,14 +54,18 @@ class Turns {
   // Before a run: gives the program a place among those that are recorded, if there is one.
   void admit(Executable& program);
   void forget(const Executable* program) { std::erase(recorded_, program); }
-  // When this program's next inputs may be written.
-  const Accelerator::Event& before_inputs_of(const Executable* program) const {
-    return ends_[program == last_ ? size_t(runs_ % 2) : size_t((runs_ + 1) % 2)];
+  // Of the run that comes next.
+  int slot() const { return int(runs_ % 2); }
+  // When inputs of a program with this plan may be written there.
+  const Accelerator::Event& before_inputs(Space space, const Plan& plan) const {
+    const Region &next = plan.regions[region_of(space)], &last = last_[region_of(space)];
+    const bool same = next.state == last.state && next.inputs == last.inputs;
+    return ends_[size_t(same ? runs_ : runs_ + 1) % 2];
   }
   const Accelerator::Event& end_of_last() const { return ends_[(runs_ + 1) % 2]; }
   // To be recorded at the end of the run that now begins.
-  const Accelerator::Event& begin(const Executable* program) {
-    last_ = program;
+  const Accelerator::Event& begin(const Plan& plan) {
+    last_ = plan.regions;
     return ends_[runs_++ % 2];
   }
 
@@ -68,13 +74,13 @@ class Turns {
   std::array<Accelerator::Event, 2> ends_;  // of the last two runs
   std::vector<Executable*> recorded_;
   int64_t runs_ = 0;
-  const Executable* last_ = nullptr;
+  std::array<Region, kRegions> last_{};  // of the program that ran last
 };
 
 // One compiled program of a set, ready to run. On an accelerator run() returns when all is queued;
 // what waits for it are output(), ProgramSet::state(), input() until the last inputs were copied,
-// and the run after the next, whose inputs go where its own were. So a loss that nobody reads costs
-// no wait.
+// and the run after the next, whose inputs go where its own were, of this program or another. So a
+// loss that nobody reads costs no wait.
 class Executable {
  public:
   Executable() = default;
@@ -91,8 +97,13 @@ class Executable {
   // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
   // the same output.
   template <class T = float> T* output(const std::string& name) {
-    return reinterpret_cast<T*>(output_bytes(name));
+    return reinterpret_cast<T*>(outputs({name})[0]);
   }
+  // Several at once, with one wait.
+  std::vector<std::byte*> outputs(const std::vector<std::string>& names);
+  // Bytes of a state of the program's own (ProgramSet::add_keeping), to be written whole before
+  // run(), which takes them from there: what the state is afterwards is not to be seen here.
+  std::span<std::byte> kept(const std::string& name);
   void run();
   // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
   // outputs are those of one of them, 0 or 1.
@@ -107,7 +118,7 @@ class Executable {
  private:
   friend class ProgramSet;
   friend class Turns;
-  std::byte* output_bytes(const std::string& name);
+  void send_kept();
   std::string in_program(const std::string& name) const;  // the name of an input or output there
 
   std::unique_ptr<Compiled> compiled_;
@@ -123,10 +134,10 @@ class Executable {
   std::unique_ptr<Arena> staging_;
   Accelerator::Event sent_;
   std::vector<std::byte> host_inputs_;
-  int next_ = 0;  // the slot of the next run's inputs
   bool to_be_recorded_ = false;
   int64_t last_run_ = 0;  // of all runs of the set
   std::map<std::string, std::vector<std::byte>> fetched_;
+  std::map<ValueId, std::vector<std::byte>> kept_;  // written, and not yet on the device
 };
 
 struct StateTensor {
@@ -155,6 +166,10 @@ class ProgramSet {
   // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set
   // whose first program does not carry all of it declares the others first.
   void declare(const Program& program);
+  // On an accelerator, before programs are compiled: slots of inputs have room for this one's from
+  // here on, so that it and smaller ones take turns without waiting. The first program to be
+  // compiled and pairs make room for themselves; a program that needs more has slots of its own.
+  void make_room_for_inputs(const Program& program);
   // Compiles a program under a name; it binds to the state by name (ProgramError when it asks for a
   // slot that was not declared, or is another shape). The arena grows when a later program needs
   // more; the state is kept. BudgetError when it may not.
@@ -163,6 +178,10 @@ class ProgramSet {
   }
   // Likewise, with other options than the set's. A program of that name is replaced.
   Executable& add(const std::string& name, Program program, const CompileOptions& options);
+  // One that keeps state of its own from run to run, which the set does not know: slots that nobody
+  // has declared lie behind the set's, where other programs have other things. They are the
+  // program's as long as no other one runs.
+  Executable& add_keeping(const std::string& name, Program program);
   // Two micro-batches of an update side by side, as one program: of two queues on an accelerator.
   // BudgetError where they do not fit together.
   Executable& add_pair(const std::string& name, const Program& first, const Program& second);
@@ -189,6 +208,9 @@ class ProgramSet {
   const StateLayout& layout() const { return layout_; }
 
  private:
+  void check_declared(const Program& program) const;
+  Compiled compile_within(const StateLayout& layout, const Program& program,
+                          const CompileOptions& options);
   Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);
 
   std::function<Program(Program)> rewrite_;  // null: as they are

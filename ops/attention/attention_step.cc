@@ -1,6 +1,7 @@
 // attention_step: out[b] = sum_s p_s v_s, p = softmax over s of q[b] . k_s / sqrt(d), a head at a
-// time, where s goes through the first lengths[b] rows of a cache and then the query's own key.
-// Bound by memory: each key and value is read once.
+// time, where s goes through the first lengths[b] rows of a cache and then the query's own key. The
+// cache's row of b may lie in another sentence's place: from[s, b]. Bound by memory: each key and
+// value is read once.
 #include "ops/attention/attention_step.h"
 
 #include <algorithm>
@@ -46,6 +47,7 @@ void run(const KernelArgs& a) {
   const int32_t* lengths = a.input<int32_t>(3);
   const bool one = a.in_spec[3].shape[0] == 1;
   const void *own_key = input_if_present(a, 4), *own_value = input_if_present(a, 5);
+  const auto* from = input_if_present<int32_t>(a, 6);
   const float scale = 1 / std::sqrt(float(width));
   parallel_chunks(a.queue, batch * heads, heads, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kWidestHead], score[kKeys];
@@ -65,7 +67,10 @@ void run(const KernelArgs& a) {
       };
       for (int64_t s = 0; s < limit; s += kKeys) {
         const int64_t n = std::min(kKeys, limit - s);
-        auto at = [&](int64_t e) { return ((s + e) * batch * heads + unit) * width; };
+        auto at = [&](int64_t e) {
+          const int64_t row = cached_row(from, s + e, b, batch);
+          return ((s + e) * batch * heads + row * heads + unit % heads) * width;
+        };
         float most = -__builtin_huge_valf();
         for (int64_t e = 0; e < n; ++e) most = std::max(most, score[e] = fit(a.in[1], at(e)));
         running.raise(most, width);
@@ -84,7 +89,7 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs& attrs) {
-  require(in.size() == 6, "takes q, keys, values, lengths, key, value");
+  require(in.size() == 7, "takes q, keys, values, lengths, key, value, from");
   const TensorSpec &q = in[0], &keys = in[1], &lengths = in[3];
   auto text = [&] { return join_parts(q, ", ", keys, ", ", in[2]); };
   require(is_float(q.dtype) && q.shape.rank() == 2 && keys.shape.rank() == 3 && in[2] == keys &&
@@ -98,26 +103,31 @@ Specs infer(SpecSpan in, const Attrs& attrs) {
           lengths, ": want lengths i32[1] or i32[", q.shape[0], "]");
   require(present(in[4]) == present(in[5]) && (!present(in[4]) || (in[4] == q && in[5] == q)),
           in[4], ", ", in[5], ": the own key and value, both or none, ", "should be ", q);
+  const TensorSpec from{{keys.shape[0], keys.shape[1]}, DType::i32};
+  require(!present(in[6]) || in[6] == from, in[6], ": want a row for each of the cache's, ", from);
   return {plain(q)};
 }
 
 std::vector<Example> examples() {
-  auto lengths = [](int64_t n, float most) {
-    return ExampleOperand{{{n}, DType::i32}, 0, most, false, false};
+  auto integers = [](Shape shape, float most) {
+    return ExampleOperand{{shape, DType::i32}, 0, most, false, false};
   };
   auto value = [](Shape shape, DType type = DType::f32) { return example(shape, type, -1, 1); };
-  return {{.operands = {value({3, 8}), value({5, 3, 8}), value({5, 3, 8}), lengths(3, 5),
-                        absent_example(), absent_example()},
+  return {{.operands = {value({3, 8}), value({5, 3, 8}), value({5, 3, 8}), integers({3}, 5),
+                        absent_example(), absent_example(), absent_example()},
            .attrs = AttentionStepAttrs{2}},
-          {.operands = {value({3, 6}), value({4, 3, 6}), value({4, 3, 6}), lengths(1, 4),
-                        value({3, 6}), value({3, 6})},
+          {.operands = {value({3, 6}), value({4, 3, 6}), value({4, 3, 6}), integers({1}, 4),
+                        value({3, 6}), value({3, 6}), absent_example()},
            .attrs = AttentionStepAttrs{1}},
+          {.operands = {value({3, 6}), value({4, 3, 6}), value({4, 3, 6}), integers({1}, 4),
+                        value({3, 6}), value({3, 6}), integers({4, 3}, 2)},
+           .attrs = AttentionStepAttrs{2}},
           {.operands = {value({2, 6}, DType::bf16), value({4, 2, 6}, DType::bf16),
-                        value({4, 2, 6}, DType::bf16), lengths(2, 4), value({2, 6}, DType::bf16),
-                        value({2, 6}, DType::bf16)},
+                        value({4, 2, 6}, DType::bf16), integers({2}, 4), value({2, 6}, DType::bf16),
+                        value({2, 6}, DType::bf16), integers({4, 2}, 1)},
            .attrs = AttentionStepAttrs{3}},
-          {.operands = {value({9, 80}), value({150, 9, 80}), value({150, 9, 80}), lengths(9, 150),
-                        value({9, 80}), value({9, 80})},
+          {.operands = {value({9, 80}), value({150, 9, 80}), value({150, 9, 80}),
+                        integers({9}, 150), value({9, 80}), value({9, 80}), absent_example()},
            .attrs = AttentionStepAttrs{2}}};
 }
 
@@ -136,8 +146,9 @@ const OpDef attention_step_op{
     .examples = examples(),
 };
 
-Val attention_step(Val q, Val keys, Val values, Val lengths, int64_t heads, Val key, Val value) {
-  return q.builder->emit1(attention_step_op, {q, keys, values, lengths, key, value},
+Val attention_step(Val q, Val keys, Val values, Val lengths, int64_t heads, Val key, Val value,
+                   Val from) {
+  return q.builder->emit1(attention_step_op, {q, keys, values, lengths, key, value, from},
                           AttentionStepAttrs{heads});
 }
 

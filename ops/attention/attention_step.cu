@@ -11,7 +11,7 @@ namespace {
 
 struct Step {
   Stored q, keys, values, own_key, own_value, out;
-  const int32_t* lengths;
+  const int32_t *lengths, *from;
   bool one_length;
   int64_t steps, batch, heads, width;
   float scale;
@@ -41,19 +41,23 @@ struct RunningSum {
 
 __global__ void attention_step_kernel(Step a) {
   float *score = shared_memory<float>(), *weight = score + kTileKeys;
-  const int64_t unit = blockIdx.x, row = a.batch * a.heads * a.width;
-  const int64_t length = a.lengths[a.one_length ? 0 : unit / a.heads];
+  const int64_t unit = blockIdx.x, b = unit / a.heads;
+  const int64_t length = a.lengths[a.one_length ? 0 : b];
   const int64_t limit = length < 0 ? 0 : length < a.steps ? length : a.steps;
   auto fit = [&](const Stored& keys, int64_t at) {
     return a.scale * warp_row_sum(a.width, [&](int64_t e) {
              return load1(a.q, unit * a.width + e) * load1(keys, at + e);
            });
   };
+  auto cached = [&](int64_t s) {
+    const int64_t row = cached_row(a.from, s, b, a.batch);
+    return (s * a.batch * a.heads + row * a.heads + (unit - b * a.heads)) * a.width;
+  };
   RunningSum running;
   for (int64_t s = 0; s < limit; s += kTileKeys) {
     const int n = limit - s < kTileKeys ? int(limit - s) : kTileKeys;
     for (int e = warp_number(); e < n; e += kTileWarps) {
-      const float x = fit(a.keys, (s + e) * row + unit * a.width);
+      const float x = fit(a.keys, cached(s + e));
       if (lane_number() == 0) score[e] = x;
     }
     __syncthreads();
@@ -63,7 +67,7 @@ __global__ void attention_step_kernel(Step a) {
     if (int(threadIdx.x) < n) weight[threadIdx.x] = exp(score[threadIdx.x] - running.top);
     __syncthreads();
     for (int e = 0; e < n; ++e) {
-      running.add(weight[e], a.values, (s + e) * row + unit * a.width, a.width);
+      running.add(weight[e], a.values, cached(s + e), a.width);
     }
   }
   if (a.own_key.data) {
@@ -89,6 +93,7 @@ void run_attention_step(const KernelArgs& a) {
                   .own_value = stored(input_if_present(a, 5), a.in_spec[0]),
                   .out = stored(a.out[0], a.out_spec[0]),
                   .lengths = a.input<int32_t>(3),
+                  .from = input_if_present<int32_t>(a, 6),
                   .one_length = a.in_spec[3].shape[0] == 1,
                   .steps = cache[0],
                   .batch = cache[1],

@@ -11,9 +11,13 @@
 namespace pal {
 namespace {
 
+bool is_number(const TensorSpec& spec) { return spec == TensorSpec{{1}, DType::i32}; }
+
 void run_put_row(const KernelArgs& a) {
   const int64_t bytes = a.in_spec[1].bytes(), rows = a.in_spec[0].shape[0];
-  const int64_t row = as_scalars(a.in[2]).micro_batch % rows;
+  const bool alone = is_number(a.in_spec[2]);
+  const int64_t number = alone ? *a.input<int32_t>(2) : as_scalars(a.in[2]).micro_batch;
+  const int64_t row = number % rows;
   auto* const to = static_cast<std::byte*>(a.out[0]);
   copy_bytes(a.queue, to, a.in[0], a.in_spec[0].bytes());
   std::memcpy(to + row * bytes, a.in[1], size_t(bytes));
@@ -40,6 +44,10 @@ ExampleOperand gate_example() {
   return {.spec = gate_spec(), .lo = 0.5f, .hi = 1, .differentiable = false};
 }
 
+ExampleOperand number_example() {
+  return {.spec = {{1}, DType::i32}, .lo = 0, .hi = 9, .differentiable = false};
+}
+
 }  // namespace
 
 const OpDef put_row_op{
@@ -50,7 +58,8 @@ const OpDef put_row_op{
       require(in[0].shape.rank() > 0 && in[0].shape.without(0) == in[1].shape &&
                   in[0].dtype == in[1].dtype && bits(in[0].dtype) % 8 == 0 && !in[0].layout,
               in[1], " is no row of ", in[0]);
-      require(in[2] == scalars_spec(), in[2], ": want the step's scalars, ", scalars_spec());
+      require(in[2] == scalars_spec() || is_number(in[2]), in[2], ": want the step's scalars, ",
+              scalars_spec(), ", or one number");
       return {in[0]};
     },
     .shares = {{0, 0}},
@@ -58,6 +67,7 @@ const OpDef put_row_op{
     .cpu = {.run = run_put_row},
     .cuda = &put_row_cuda,
     .examples = {{.operands = {fixed({3, 7}), fixed({7}), step_scalars_example()}},
+                 {.operands = {fixed({4, 9}), fixed({9}), number_example()}},
                  {.operands = {fixed({2, 5, 700}), fixed({5, 700}), step_scalars_example()}}},
 };
 
@@ -84,9 +94,7 @@ const OpDef moving_averages_op{
                   .attrs = MovingAverageAttrs{0.01f}}},
 };
 
-Val put_row(Val old, Val x, Val scalars) {
-  return old.builder->emit1(put_row_op, {old, x, scalars});
-}
+Val put_row(Val old, Val x, Val number) { return old.builder->emit1(put_row_op, {old, x, number}); }
 Val moving_averages(Val old, Val rows, float momentum, Val gate) {
   return old.builder->emit1(moving_averages_op, {old, rows, gate}, MovingAverageAttrs{momentum});
 }

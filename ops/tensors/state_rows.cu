@@ -1,4 +1,4 @@
-// put_row and moving_averages: the row is said by the step's scalars, which lie on the device.
+// put_row and moving_averages: the row's number lies on the device.
 #include "core/scalars.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/operands.h"
@@ -8,15 +8,17 @@ namespace pal {
 namespace {
 
 __global__ void row_kernel(uint8_t* to, const uint8_t* row, int64_t bytes, int64_t rows,
-                           const StepScalars* scalars) {
+                           const int32_t* number) {
   const int64_t i = thread_number();
-  if (i < bytes) to[scalars->micro_batch % rows * bytes + i] = row[i];
+  if (i < bytes) to[*number % rows * bytes + i] = row[i];
 }
 void run_put_row(const KernelArgs& a) {
   const int64_t bytes = a.in_spec[1].bytes();
   if (a.out[0] != a.in[0]) copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
+  const bool alone = a.in_spec[2].numel() == 1;
+  const auto* number = alone ? a.input<int32_t>(2) : &a.input<StepScalars>(2)->micro_batch;
   launch(row_kernel, Grid{blocks_of(bytes, kThreads)}, a, a.output<uint8_t>(0), a.input<uint8_t>(1),
-         bytes, a.in_spec[0].shape[0], a.input<StepScalars>(2));
+         bytes, a.in_spec[0].shape[0], number);
 }
 
 __global__ void averages_kernel(float* out, const float* old, const float* rows, int64_t count,

@@ -235,6 +235,7 @@ size_t size_of(Kind kind, void* block) { return range().size_of(kind, block); }
 void release(Kind kind, void* block) { range().release(kind, block); }
 
 bool is_reachable(const void* p, size_t bytes) { return range().has(p, bytes); }
+bool is_device(const void* p) { return range().is_device(p); }
 void require_reachable(const void* p, const char* what) {
   if (!p || is_reachable(p, 1)) return;
   throw std::runtime_error(std::string("emulation: ") + what + " lies in the host's memory");

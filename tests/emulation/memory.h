@@ -3,6 +3,7 @@
 // theirs alone.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace pal::emulation {
 
@@ -16,8 +17,12 @@ void release(Kind kind, void* block);
 
 // Whether all of it is device or pinned memory that was allocated, as far as the range tells.
 bool is_reachable(const void* p, size_t bytes);
+bool is_device(const void* p);
 // std::runtime_error unless what a library is given, if anything, is reachable.
 void require_reachable(const void* p, const char* what);
+
+// Bytes that were to be copied between the host and the device so far, outside of captures.
+int64_t bytes_linked();
 
 // Device memory can be touched while one lives.
 class Reach {

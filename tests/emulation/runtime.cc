@@ -72,7 +72,7 @@ std::vector<EmulatedStream*>& streams() {
   return list;
 }
 int64_t waits = 0;  // of the host
-int64_t in_use = 0, replays = 0, work_first = 0, alive = 0;
+int64_t in_use = 0, replays = 0, work_first = 0, alive = 0, linked = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local EmulatedGraph* capturing = nullptr;  // by this thread
 
@@ -152,6 +152,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
 int64_t graphs_run() { return replays; }
 int64_t graphs_alive() { return alive; }
 int64_t waits_made() { return waits; }
+int64_t bytes_linked() { return linked; }
 int64_t preferred_work() {
   const auto held = hold();
   return work_first;
@@ -257,6 +258,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   const auto held = hold();
   if (is_to_fail(settings().good_copies)) return fail(cudaErrorInvalidValue);
+  if (is_device(to) != is_device(from) && !capturing) linked += int64_t(bytes);
   return enqueue(stream, [=] {
     if (count_bytes(pal::LaunchCount::Kind::copy, bytes)) return;
     const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);

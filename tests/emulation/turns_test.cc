@@ -8,9 +8,11 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
 #include "tests/emulation/fixture.h"
 #include "train/loop/step_watch.h"
@@ -27,7 +29,9 @@ class SetOnGpu : public OnGpu {
     Builder b;
     Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
     Val w = b.state("w", {{8}}, Role::weight);
-    sgd(w, sum_leading(scale(relu(b.input("x", {{rows, 8}})), 0.5f)), scalars);
+    Val gradient = sum_leading(scale(relu(b.input("x", {{rows, 8}})), 0.5f));
+    sgd(w, gradient, scalars);
+    b.output("gradient", gradient);
     return b.take();
   }
   static void run(Executable& step, float x, float rate) {
@@ -110,6 +114,112 @@ TEST_F(SetOnGpu, WatchedOutputsAreTheirOwnPrograms) {
   }
 }
 
+// Programs with other inputs, one by one or in no order: the host waits for no run but the last but
+// one, whose inputs lie where the next ones go, and the weights are those of steps that are waited
+// for. The largest comes first, so that all have room in its slots.
+TEST_F(SetOnGpu, ProgramsTakeTurnsWithoutWaiting) {
+  const std::vector<int64_t> rows = {500, 1, 60};
+  const std::vector<size_t> turns = {0, 1, 0, 2, 1, 1, 2, 0, 0, 1, 2, 1, 0, 2, 2, 1};
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    std::vector<float> want;
+    for (const bool waits : {true, false}) {
+      const Device device = cuda_device();
+      ProgramSet set({}, device);
+      std::vector<Executable*> steps;
+      for (const int64_t n : rows) steps.push_back(&set.add(std::to_string(n), step_over(n)));
+      for (Executable* step : steps) {
+        EXPECT_EQ(step->compiled().plan.device().inputs, steps[0]->compiled().plan.device().inputs);
+      }
+      for (Executable* step : steps) {  // the recordings of both slots, for which the host waits
+        for (int n = 0; n < 4; ++n) run(*step, 1, 0.5f);
+      }
+      const int64_t row = 8 * sizeof(float);
+      std::byte* const sent =
+          device.accelerator->allocate(Space::host, row * int64_t(turns.size()));
+      for (size_t n = 0; n < turns.size(); ++n) {
+        run(*steps[turns[n]], float(n + 1), 0.5f);
+        steps[turns[n]]->send_output("gradient", sent + int64_t(n) * row);
+        if (waits) device.accelerator->synchronize();
+        if (waits || emulation::real() || n == 0) continue;
+        float last = 0;
+        std::memcpy(&last, sent + int64_t(n - 1) * row, sizeof last);
+        EXPECT_EQ(last, 0) << "run " << n << " has waited for the one before";
+      }
+      if (waits) want = weights(set);
+      EXPECT_EQ(weights(set), want) << int(order);
+      for (size_t n = 0; n < turns.size(); ++n) {
+        float first = 0;
+        std::memcpy(&first, sent + int64_t(n) * row, sizeof first);
+        EXPECT_EQ(first, 0.5f * float(n + 1) * float(rows[turns[n]])) << "run " << n;
+      }
+      device.accelerator->release(Space::host, sent);
+    }
+  }
+}
+
+// One whose inputs have no room in the others' slots lies over them, and waits for their end.
+TEST_F(SetOnGpu, LargerInputsComeAfterTheEndOfOthers) {
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    std::vector<float> want;
+    for (const bool waits : {true, false}) {
+      const Device device = cuda_device();
+      ProgramSet set({}, device);
+      Executable &small = set.add("small", step_over(3)), &large = set.add("large", step_over(400));
+      EXPECT_LT(small.compiled().plan.device().inputs, large.compiled().plan.device().inputs);
+      for (int n = 0; n < 10; ++n) {
+        run(n % 3 ? small : large, float(n + 1), 0.5f);
+        if (waits) device.accelerator->synchronize();
+      }
+      if (waits) want = weights(set);
+      EXPECT_EQ(weights(set), want) << int(order);
+    }
+  }
+}
+
+// Slots as large as another program's do not make a program fail that just fits its budget.
+TEST_F(SetOnGpu, RoomForInputsGivesWayToTheBudget) {
+  ProgramSet alone({}, cuda_device());
+  const int64_t least = alone.add("step", step_over(3)).compiled().plan.device().bytes;
+  ProgramSet set({}, cuda_device());
+  set.add("large", step_over(400));
+  CompileOptions options;
+  options.budget = least;
+  Executable& step = set.add("step", step_over(3), options);
+  EXPECT_EQ(step.compiled().plan.device().bytes, least);
+  options.budget = least - 1;
+  EXPECT_THROW(set.add("step", step_over(3), options), BudgetError);
+}
+
+// State that one program keeps to itself, from run to run and not beyond, whoever runs in between.
+TEST_F(SetOnGpu, AProgramKeepsStateOfItsOwn) {
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    ProgramSet set({}, cuda_device());
+    Executable& step = set.add("step", step_over(5));
+    Builder b;
+    Val sum = b.state("sum", {{8}}, Role::statistic), x = b.input("x", {{8}});
+    Val next = add(sum, x);
+    assign(sum, next);
+    b.output("sum", scale(next, 1));
+    Executable& keeping = set.add_keeping("keeping", b.take());
+    EXPECT_EQ(set.state().size(), 1u);  // the set's is w alone
+    for (int round = 0; round < 3; ++round) {
+      run(step, 1, 0.5f);
+      std::fill_n(reinterpret_cast<float*>(keeping.kept("sum").data()), 8, float(100 * round));
+      for (int n = 1; n <= 4; ++n) {
+        std::fill_n(reinterpret_cast<float*>(keeping.input("x")), 8, float(n));
+        keeping.run();
+        if (n % 2) continue;
+        EXPECT_EQ(keeping.output("sum")[7], float(100 * round + n * (n + 1) / 2)) << int(order);
+      }
+    }
+    EXPECT_EQ(weights(set), std::vector<float>(8, -3 * 0.5f * 0.5f * 5)) << int(order);
+    EXPECT_THROW(keeping.kept("w"), ProgramError);
+  }
+}
+
 // No room for a recording: the steps run all the same.
 TEST_F(SetOnGpu, RunsUnrecordedWhatCannotBeRecorded) {
   if (emulation::real()) GTEST_SKIP() << "a real one has what it has";
@@ -132,7 +242,8 @@ TEST_F(SetOnGpu, KeepsABoundedNumberOfRecordings) {
   const int most = int(Turns::kMostRecorded);
   ProgramSet set({}, cuda_device());
   std::vector<Executable*> steps;
-  for (int i = 0; i < most + 2; ++i) steps.push_back(&set.add(std::to_string(i), step_over(1 + i)));
+  // An odd number of them: each comes by turns to either slot of the inputs.
+  for (int i = 0; i < most + 3; ++i) steps.push_back(&set.add(std::to_string(i), step_over(1 + i)));
   const int64_t before = emulation::graphs_alive();
   for (int round = 0; round < 6; ++round) {
     for (Executable* step : steps) run(*step, 1, 0.5f);

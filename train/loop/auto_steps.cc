@@ -55,10 +55,15 @@ Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
   const int64_t most = limits.host;
   if (pinned_) limits.host = std::min(limits.host, *pinned_);
   bool grows = limits.host < most;  // only where nothing else keeps to the budget
+  StateLayout layout = programs_.layout();
   while (true) {
-    AutoPlan plan = planner_->plan(recorded, programs_.kernels(), programs_.layout(), limits);
+    AutoPlan plan = planner_->plan(recorded, programs_.kernels(), layout, limits);
     if (!plan.over.empty() && std::exchange(grows, false)) {
       limits.host = most;
+      continue;
+    }
+    if (!plan.over.empty() && layout.spare_inputs(recorded) > 0) {
+      layout = layout.with_own_inputs();  // it waits for the steps of other buckets instead
       continue;
     }
     if (!plan.over.empty()) {

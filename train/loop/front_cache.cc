@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 12;
+constexpr int64_t kPlannerVersion = 13;
 // What is being written is done by then.
 constexpr std::chrono::hours kLeftBehind{24};
 
@@ -178,7 +178,9 @@ uint64_t front_key(const Program& recorded, const StateLayout& layout,
   Fingerprint f;
   f.take(kPlannerVersion);
   take_program(f, recorded);
-  f.take(layout.bytes(Space::device)), f.take(layout.bytes(Space::host));
+  for (const Space space : {Space::device, Space::host}) {
+    f.take(layout.bytes(space)), f.take(layout.inputs(space));
+  }
   take_options(f, options);
   f.take(choices.lossy);
   f.take(int64_t(device.kind)), f.take(device.threads);

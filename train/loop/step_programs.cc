@@ -43,6 +43,11 @@ std::string StepPrograms::name(int bucket, MicroBatch kind) const {
 Executable& StepPrograms::find(int bucket, MicroBatch kind) {
   const std::string name = this->name(bucket, kind);
   if (Executable* ready = programs_.find(name)) return *ready;
+  if (!std::exchange(has_room_, true) && programs_.device().accelerator) {
+    for (int any = 0; any < task_.bucket_count(); ++any) {
+      programs_.make_room_for_inputs(record(any, kind));
+    }
+  }
   Program step = record(bucket, kind);
   std::string exchanges;
   if (update_.ranks() > 1) {

@@ -94,6 +94,7 @@ class StepPrograms {
   std::vector<PlanRow> untold_;
   std::function<void(PlanRow)> tell_;
   int largest_bucket_ = -1;  // not known yet
+  bool has_room_ = false;    // for the inputs of all buckets
 };
 
 }  // namespace pal

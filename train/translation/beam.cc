@@ -42,37 +42,19 @@ bool Beam::before(const Candidate& a, const Candidate& b) {
   return a.row != b.row ? a.row < b.row : a.word < b.word;
 }
 
-// The 2 * beam best continuations, best first: each row can end only once, so that at least `beam`
-// of them do not end, where there are so many.
-void Beam::collect(std::span<const float> log_probs) {
-  const size_t vocabulary = log_probs.size() / static_cast<size_t>(options_.beam);
+// Keeps the 2 * beam best continuations, in a heap whose top is the worst of them: each row can end
+// only once, so that at least `beam` of them do not end, where there are so many.
+void Beam::consider(size_t row, int32_t word, float score) {
   const auto most = static_cast<size_t>(2 * options_.beam);
-  candidates_.clear();
-  // A heap whose top is the worst of the best. What only equals it came later in order: no change.
-  double least = -std::numeric_limits<double>::infinity();
-  for (size_t row = 0; row < open_.size(); ++row) {
-    const float* scores = log_probs.data() + row * vocabulary;
-    auto consider = [&](int32_t word) {
-      const double sum = open_[row].log_prob + static_cast<double>(scores[word]);
-      if (!(sum > least)) return;  // NaN, too
-      candidates_.push_back({sum, static_cast<int32_t>(row), word});
-      std::push_heap(candidates_.begin(), candidates_.end(), before);
-      if (candidates_.size() > most) {
-        std::pop_heap(candidates_.begin(), candidates_.end(), before);
-        candidates_.pop_back();
-      }
-      if (candidates_.size() == most) least = candidates_.front().log_prob;
-    };
-    if (length_ == longest_) {
-      consider(Vocabulary::kEnd);
-      continue;
-    }
-    if (options_.allow_unknown) consider(Vocabulary::kUnknown);
-    for (size_t word = Vocabulary::kEnd; word < vocabulary; ++word) {
-      consider(static_cast<int32_t>(word));
-    }
-  }
-  std::sort(candidates_.begin(), candidates_.end(), before);
+  const Candidate one{open_[row].log_prob + static_cast<double>(score), static_cast<int32_t>(row),
+                      word};
+  if (!(one.log_prob > -std::numeric_limits<double>::infinity())) return;  // NaN, too
+  if (candidates_.size() == most && !before(one, candidates_.front())) return;
+  candidates_.push_back(one);
+  std::push_heap(candidates_.begin(), candidates_.end(), before);
+  if (candidates_.size() <= most) return;
+  std::pop_heap(candidates_.begin(), candidates_.end(), before);
+  candidates_.pop_back();
 }
 
 void Beam::end(const Hypothesis& open, double log_prob) {
@@ -96,8 +78,47 @@ bool Beam::settled() const {
 
 void Beam::advance(std::span<const float> log_probs) {
   if (done_) throw ProgramError("[beam] advance() after the search was done");
+  const size_t vocabulary = log_probs.size() / static_cast<size_t>(options_.beam);
+  candidates_.clear();
+  for (size_t row = 0; row < open_.size(); ++row) {
+    const float* scores = log_probs.data() + row * vocabulary;
+    if (length_ == longest_) {
+      consider(row, Vocabulary::kEnd, scores[Vocabulary::kEnd]);
+      continue;
+    }
+    if (options_.allow_unknown) {
+      consider(row, Vocabulary::kUnknown, scores[Vocabulary::kUnknown]);
+    }
+    for (size_t word = Vocabulary::kEnd; word < vocabulary; ++word) {
+      consider(row, static_cast<int32_t>(word), scores[word]);
+    }
+  }
+  go_on();
+}
+
+void Beam::advance(std::span<const float> scores, std::span<const int32_t> words,
+                   std::span<const float> ends) {
+  if (done_) throw ProgramError("[beam] advance() after the search was done");
+  const size_t k = words.size() / static_cast<size_t>(options_.beam);
+  candidates_.clear();
+  for (size_t row = 0; row < open_.size(); ++row) {
+    if (length_ == longest_) {
+      consider(row, Vocabulary::kEnd, ends[row]);
+      continue;
+    }
+    for (size_t n = row * k; n < (row + 1) * k; ++n) {
+      const bool chosen = words[n] >= Vocabulary::kEnd ||
+                          (words[n] == Vocabulary::kUnknown && options_.allow_unknown);
+      if (chosen) consider(row, words[n], scores[n]);
+    }
+  }
+  go_on();
+}
+
+// From the candidates to the rows of the next step.
+void Beam::go_on() {
+  std::sort(candidates_.begin(), candidates_.end(), before);
   const auto width = static_cast<size_t>(options_.beam);
-  collect(log_probs);
   if (candidates_.empty() && ended_.empty()) {
     end(open_.front(), -std::numeric_limits<double>::infinity());
   }

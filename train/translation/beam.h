@@ -45,6 +45,11 @@ class Beam {
   // Takes the log probabilities of the next words, (beam, vocabulary). <pad> and <s> are never
   // chosen, nor are words whose probability is zero or NaN; when none is left, what there is ends.
   void advance(std::span<const float> log_probs);
+  // The same from fewer: the best k words of each row and their log probabilities, (beam, k), best
+  // first, of equals the one with the lowest id, and the log probabilities of </s>, (beam). With k
+  // of at least 2 * beam + 3, or the vocabulary, nothing is chosen that would not be of all.
+  void advance(std::span<const float> scores, std::span<const int32_t> words,
+               std::span<const float> ends);
   // The n best that have ended, best first, all different. Fewer when there are no more.
   std::vector<Hypothesis> best() const;
 
@@ -54,7 +59,8 @@ class Beam {
     int32_t row, word;
   };
   static bool before(const Candidate& a, const Candidate& b);
-  void collect(std::span<const float> log_probs);
+  void consider(size_t row, int32_t word, float score);
+  void go_on();
   void end(const Hypothesis& open, double log_prob);
   bool settled() const;
 

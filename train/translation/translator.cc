@@ -2,6 +2,7 @@
 #include "train/translation/translator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -10,9 +11,13 @@
 #include "core/parallel.h"
 #include "data/vocabulary.h"
 #include "ops/kernels/math.h"
+#include "ops/losses/top_k.h"
+#include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
+
+constexpr const char *kBestScores = "best/scores", *kBestWords = "best/words", *kEnds = "best/ends";
 
 int64_t bytes_of(Executable& program, const std::string& input) {
   return program.program().value(program.program().input(input)).spec.bytes();
@@ -77,25 +82,33 @@ void make_all(std::vector<Move> moves) {
 
 }  // namespace
 
-Executable& TranslationScorer::program(
-    const std::string& name, const std::function<void(Builder&, const TranslationShape&)>& record,
-    const TranslationShape& shape) {
+Executable& TranslationScorer::find_encoder(int64_t steps) {
+  const std::string name = "encoder/" + std::to_string(steps) + "x" + std::to_string(batch_);
   if (Executable* ready = programs_.find(name)) return *ready;
-  Builder builder;
-  record(builder, shape);
-  return programs_.add(name, builder.take());
+  Builder b;
+  model_.encoder(b, {steps, 1, batch_});
+  return programs_.add(name, b.take());
+}
+
+Executable& TranslationScorer::find_decoder(int64_t steps, int64_t capacity) {
+  std::string name = "decoder/" + std::to_string(steps) + "x" + std::to_string(rows());
+  if (!model_.caches.empty()) name += "x" + std::to_string(capacity);
+  if (beam_ > 1) name += "/" + std::to_string(beam_);
+  if (Executable* ready = programs_.find(name)) return *ready;
+  Builder b;
+  model_.decoder_step(b, {steps, capacity, rows()});
+  const Val log_probs{&b, b.program().output("log_probs")};
+  const TopK best = top_k(log_probs, std::min(model_.target_vocab, words_for_beam(beam_)));
+  b.output(kBestScores, best.values), b.output(kBestWords, best.indices);
+  b.output(kEnds, slice_columns(log_probs, Vocabulary::kEnd, Vocabulary::kEnd + 1));
+  return programs_.add_keeping(name, b.take());
 }
 
 void TranslationScorer::add_programs(int64_t steps, std::optional<int64_t> most_steps) {
-  const std::string s = std::to_string(steps);
   // The last step is that of </s>.
   const int64_t usual = longest_translation(steps) + 1, asked = most_steps.value_or(usual);
   const int64_t capacity = asked <= usual ? usual : (asked + 9) / 10 * 10;
-  std::string decoder_name = "decoder/" + s + "x" + std::to_string(rows());
-  if (!model_.caches.empty()) decoder_name += "x" + std::to_string(capacity);
-  encoder_ =
-      &program("encoder/" + s + "x" + std::to_string(batch_), model_.encoder, {steps, 1, batch_});
-  decoder_ = &program(decoder_name, model_.decoder_step, {steps, capacity, rows()});
+  encoder_ = &find_encoder(steps), decoder_ = &find_decoder(steps, capacity);
 }
 
 void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
@@ -111,8 +124,8 @@ void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
   const auto beam = static_cast<size_t>(beam_), batch = static_cast<size_t>(batch_);
   std::vector<Move> moves;
   auto move = [&](const std::string& name, size_t parts) {
-    const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name)) / beam;
-    moves.push_back({{encoder.output<std::byte>(name), bytes}, decoder_->input(name), parts, beam});
+    const std::span<std::byte> to = decoder_->kept(name);
+    moves.push_back({{encoder.output<std::byte>(name), to.size() / beam}, to.data(), parts, beam});
   };
   for (const std::string& name : model_.states) move(name, batch);
   for (const std::string& name : model_.memory) move(name, batch * static_cast<size_t>(steps));
@@ -120,68 +133,69 @@ void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
   Move{std::as_bytes(lengths), decoder_->input(translation_input::kSourceLengths), batch, beam}
       .make();
   position_ = 0;
-}
-
-// A state from the outputs of the step before to the inputs of the next, which lie apart.
-void TranslationScorer::carry_state(const std::string& name, std::span<const int32_t> parents) {
-  const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name));
-  const std::byte* from = decoder_->output<std::byte>("next/" + name);
-  if (parents.empty()) return put(*decoder_, name, from, bytes);
-  const size_t rows = parents.size(), row = bytes / rows;
-  std::byte* to = decoder_->input(name);
-  for (size_t i = 0; i < rows; ++i) {
-    std::memcpy(to + i * row, from + static_cast<size_t>(parents[i]) * row, row);
+  cached_rows_.clear();
+  if (model_.caches.empty()) return;
+  const int64_t capacity = decoder_->input_spec(translation_input::kCachedRows).shape[0];
+  for (int64_t i = 0; i < capacity * rows(); ++i) {
+    cached_rows_.push_back(static_cast<int32_t>(i % rows()));
   }
 }
 
-// Appends what the step before has made to a cache, (T, rows, ..), and puts its rows in the
-// parents' order.
-void TranslationScorer::carry_cache(const std::string& name, std::span<const int32_t> parents) {
-  const Program& program = decoder_->program();
-  const int64_t capacity = program.value(program.input(name)).spec.shape[0];
+// Says whose state each row goes on from. What a cache holds of the steps before stays where it is.
+void TranslationScorer::put_parents(std::span<const int32_t> parents) {
+  const auto count = static_cast<size_t>(rows());
+  std::vector<int32_t> from(count);
+  for (size_t i = 0; i < count; ++i) {
+    from[i] = parents.empty() || position_ == 0 ? static_cast<int32_t>(i) : parents[i];
+  }
+  if (!model_.states.empty()) {
+    put(*decoder_, translation_input::kParents, from.data(), from.size() * sizeof from[0]);
+  }
+  if (model_.caches.empty()) return;
+  const auto capacity = static_cast<int64_t>(cached_rows_.size() / count);
   if (position_ > capacity) {
     throw ProgramError("[translate] step " + std::to_string(position_ + 1) + " of at most " +
                        std::to_string(capacity) + ": start() was told of fewer");
   }
-  const auto count = static_cast<size_t>(rows());
-  const auto step = static_cast<size_t>(bytes_of(*decoder_, name) / capacity);  // bytes
-  const size_t row = step / count;
-  std::byte* cache = decoder_->input(name);
-  std::memcpy(cache + static_cast<size_t>(position_ - 1) * step,
-              decoder_->output<std::byte>("next/" + name), step);
-  std::vector<size_t> moved;
-  for (size_t i = 0; i < parents.size(); ++i) {
-    if (static_cast<size_t>(parents[i]) != i) moved.push_back(i);
+  std::vector<int32_t> before(count);
+  for (size_t t = 0; t < static_cast<size_t>(position_); ++t) {
+    int32_t* const rows = cached_rows_.data() + t * count;
+    std::copy_n(rows, count, before.begin());
+    for (size_t i = 0; i < count; ++i) rows[i] = before[static_cast<size_t>(from[i])];
   }
-  if (moved.empty()) return;
-  const Queue queue{.workers = programs_.device().threads};
-  parallel_chunks(queue, position_, 1, [&](int64_t t, int64_t) {
-    std::byte* to = cache + static_cast<size_t>(t) * step;
-    const std::vector<std::byte> from(to, to + step);
-    for (const size_t i : moved) {
-      std::memcpy(to + i * row, from.data() + static_cast<size_t>(parents[i]) * row, row);
-    }
-  });
+  put(*decoder_, translation_input::kCachedRows, cached_rows_.data(),
+      cached_rows_.size() * sizeof cached_rows_[0]);
+  put(*decoder_, translation_input::kPosition, &position_, sizeof position_);
 }
 
-const float* TranslationScorer::step(std::span<const int32_t> words,
-                                     std::span<const int32_t> parents) {
+void TranslationScorer::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
   if (!decoder_) throw ProgramError("[translate] step() before start()");
   if (!parents.empty() && parents.size() != static_cast<size_t>(rows())) {
     throw ProgramError("[translate] step() takes a parent for each of " + std::to_string(rows()) +
                        " rows, not " + std::to_string(parents.size()));
   }
   put(*decoder_, translation_input::kToken, words.data(), words.size_bytes());
-  if (position_ > 0) {
-    for (const std::string& name : model_.states) carry_state(name, parents);
-    for (const std::string& name : model_.caches) carry_cache(name, parents);
-  }
-  if (!model_.caches.empty()) {
-    put(*decoder_, translation_input::kPosition, &position_, sizeof position_);
-  }
+  put_parents(parents);
   decoder_->run();
   ++position_;
-  return decoder_->output("log_probs");
+}
+
+BestWords TranslationScorer::best() {
+  const std::vector<std::byte*> out = decoder_->outputs({kBestScores, kBestWords, kEnds});
+  const auto count = static_cast<size_t>(rows());
+  const auto k = static_cast<size_t>(std::min(model_.target_vocab, words_for_beam(beam_)));
+  return {{reinterpret_cast<const float*>(out[0]), count * k},
+          {reinterpret_cast<const int32_t*>(out[1]), count * k},
+          {reinterpret_cast<const float*>(out[2]), count}};
+}
+
+int32_t likeliest(const BestWords& row, bool allow_unknown) {
+  if (std::isnan(row.ends[0])) return Vocabulary::kEnd;
+  for (size_t n = 0; n < row.words.size() && !std::isnan(row.scores[n]); ++n) {
+    const int32_t word = row.words[n];
+    if (word >= Vocabulary::kEnd || (word == Vocabulary::kUnknown && allow_unknown)) return word;
+  }
+  return Vocabulary::kEnd;
 }
 
 int32_t likeliest(std::span<const float> scores, bool allow_unknown) {
@@ -268,11 +282,15 @@ void Translator::start(std::span<const Sentences> sources, std::span<const size_
   }
 }
 
-const float* Translator::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
-  if (scorers_.size() == 1) return scorers_[0].step(words, parents);
+void Translator::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
+  for (TranslationScorer& scorer : scorers_) scorer.step(words, parents);
+}
+
+const float* Translator::log_probs() {
+  if (!is_ensemble()) return scorers_[0].log_probs();
   std::vector<const float*> scores;
-  for (TranslationScorer& scorer : scorers_) scores.push_back(scorer.step(words, parents));
-  average_.resize(words.size() * static_cast<size_t>(members_[0].model.target_vocab));
+  for (TranslationScorer& scorer : scorers_) scores.push_back(scorer.log_probs());
+  average_.resize(static_cast<size_t>(scorers_[0].rows() * members_[0].model.target_vocab));
   average_log_probs(scores, average_);
   return average_.data();
 }
@@ -292,10 +310,13 @@ std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool all
     std::vector<int32_t> words(static_cast<size_t>(batch_), Vocabulary::kBegin);
     std::vector<bool> ended(rows.size(), false);
     for (size_t left = rows.size(); left > 0;) {
-      const float* scores = step(words);  // (B, V)
+      step(words);
+      const float* scores = is_ensemble() ? log_probs() : nullptr;  // (B, V)
+      const BestWords best = is_ensemble() ? BestWords{} : scorers_[0].best();
       for (size_t b = 0; b < rows.size(); ++b) {
         if (ended[b]) continue;
-        words[b] = likeliest({scores + b * vocabulary, vocabulary}, allow_unknown);
+        words[b] = scores ? likeliest({scores + b * vocabulary, vocabulary}, allow_unknown)
+                          : likeliest(best.of_rows(b, 1), allow_unknown);
         std::vector<int32_t>& made = out[rows[b]];
         if (words[b] != Vocabulary::kEnd) made.push_back(words[b]);
         if (words[b] == Vocabulary::kEnd || made.size() == most(rows[b])) {
@@ -338,12 +359,19 @@ void Translator::beam_batch(std::span<const Sentences> sources, std::span<const 
   // A batch's beams are independent of each other: any number of threads finds the same.
   const Queue queue{.workers = members_[0].programs->device().threads};
   while (std::any_of(beams.begin(), beams.end(), open)) {
-    const float* scores = step(words, parents);  // (B * beam, V)
+    step(words, parents);
+    const float* scores = is_ensemble() ? log_probs() : nullptr;  // (B * beam, V)
+    const BestWords best = is_ensemble() ? BestWords{} : scorers_[0].best();
     parallel_chunks(queue, static_cast<int64_t>(beams.size()), 1, [&](int64_t b, int64_t) {
       Beam& beam = beams[static_cast<size_t>(b)];
       if (beam.done()) return;
       const size_t first = static_cast<size_t>(b) * width;
-      beam.advance({scores + first * vocabulary, width * vocabulary});
+      if (scores) {
+        beam.advance({scores + first * vocabulary, width * vocabulary});
+      } else {
+        const BestWords own = best.of_rows(first, width);
+        beam.advance(own.scores, own.words, own.ends);
+      }
       for (size_t k = 0; k < width; ++k) {
         words[first + k] = beam.words()[k];
         parents[first + k] = static_cast<int32_t>(first) + beam.parents()[k];
@@ -383,7 +411,8 @@ std::vector<double> Translator::score(std::span<const Sentences> sources, Senten
     std::vector<int32_t> words(static_cast<size_t>(batch_), Vocabulary::kBegin);
     for (const size_t row : rows) out[row] = 0;
     for (size_t t = 0; t <= longest; ++t) {
-      const float* scores = step(words);  // (B, V)
+      step(words);
+      const float* scores = log_probs();  // (B, V)
       for (size_t b = 0; b < rows.size(); ++b) {
         const std::vector<int32_t>& target = targets[rows[b]];
         if (t > target.size()) continue;

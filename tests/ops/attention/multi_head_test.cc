@@ -296,6 +296,39 @@ TEST(MultiHead, AStepBesideACacheIsTheLastRowOfAll) {
   }
 }
 
+// Rows that lie in the places of others, as a beam leaves them: the bits of a cache in order.
+TEST(MultiHead, AStepReadsRowsWhereTheyLie) {
+  const int64_t T = 70, B = 3, D = 24, heads = 3;
+  const auto q = noise(B * D, 1), k = noise(T * B * D, 2), v = noise(T * B * D, 3);
+  std::vector<float> from(size_t(T * B)), moved_k = k, moved_v = v;
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t b = 0; b < B; ++b) {
+      const int64_t row = (b * (1 + t % 2) + t / 3) % B;  // some twice, some never
+      from[size_t(t * B + b)] = float(row);
+      std::copy_n(k.begin() + (t * B + row) * D, D, moved_k.begin() + (t * B + b) * D);
+      std::copy_n(v.begin() + (t * B + row) * D, D, moved_v.begin() + (t * B + b) * D);
+    }
+  }
+  const auto step = [&](const std::vector<float>& keys, const std::vector<float>& values,
+                        bool table) {
+    Builder b;
+    const TensorSpec row{{B, D}}, cache{{T, B, D}};
+    Val lengths = b.input("lengths", {{1}, DType::i32});
+    Val all_keys = b.input("keys", cache), all_values = b.input("values", cache);
+    Val places = table ? b.input("from", {{T, B}, DType::i32}) : Val{};
+    b.output("out", attention_step(b.input("q", row), all_keys, all_values, lengths, heads, {}, {},
+                                   places));
+    Evaluator eval(b.take());
+    eval.set("lengths", {float(T - 2)}), eval.set("q", q);
+    eval.set("keys", keys), eval.set("values", values);
+    if (table) eval.set("from", from);
+    eval.run();
+    return eval.floats("out");
+  };
+  EXPECT_EQ(step(k, v, true), step(moved_k, moved_v, false));
+  EXPECT_NE(step(k, v, true), step(k, v, false));
+}
+
 TEST(Positions, AreThoseOfThePaper) {
   const int64_t T = 5, B = 2, D = 6, first = 90;
   Builder b;

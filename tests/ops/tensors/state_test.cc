@@ -49,6 +49,16 @@ TEST(State, PutsARowByTheMicroBatch) {
   }
 }
 
+TEST(State, PutsARowByItsNumber) {
+  Builder builder;
+  put_row(builder.state("rows", {{3, 2}}, Role::statistic), builder.input("x", {{2}}),
+          builder.input("number", {{1}, DType::i32}));
+  test::Evaluator eval(builder.take());
+  eval.set("number", {2}), eval.set("x", {8, 9}), eval.set("rows", {1, 1, 2, 2, 3, 3});
+  eval.run();
+  EXPECT_EQ(eval.floats("rows"), (Floats{1, 1, 2, 2, 8, 9}));
+}
+
 // One after the other, and only where the gate is open.
 TEST(State, MovesByRowAfterRow) {
   for (const float apply : {0.0f, 1.0f}) {

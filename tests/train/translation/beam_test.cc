@@ -64,6 +64,17 @@ std::vector<Hypothesis> search(const TableOfWords& model, const BeamOptions& opt
   return beam.best();
 }
 
+// The k best of a row of scores, as the operator top_k gives them.
+std::vector<int32_t> best_words(std::span<const float> scores, size_t k) {
+  std::vector<int32_t> words(scores.size());
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<int32_t>(i);
+  std::stable_sort(words.begin(), words.end(), [&](int32_t a, int32_t b) {
+    return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+  });
+  words.resize(k);
+  return words;
+}
+
 double log_prob_of(const TableOfWords& model, const WordIds& words) {
   double sum = 0;
   WordIds prefix;
@@ -230,6 +241,53 @@ TEST(Beam, refuses_numbers_out_of_range) {
     EXPECT_THROW(check_beam(bad), UsageError);
   }
   EXPECT_NO_THROW(check_beam({.beam = 3, .length_penalty = 0, .n_best = 3}));
+}
+
+// Step by step: as many words as TranslationScorer asks for leave nothing out, whatever is equal,
+// impossible, or forbidden.
+TEST(Beam, the_best_words_are_as_good_as_all) {
+  constexpr size_t words = 40;
+  uint32_t state = 5;
+  const auto draw = [&](uint32_t below) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % below;
+  };
+  for (int run = 0; run < 300; ++run) {
+    const BeamOptions options{.beam = 1 + int64_t(draw(6)),
+                              .length_penalty = 0.5 * draw(3),
+                              .allow_unknown = draw(2) == 1};
+    const auto width = static_cast<size_t>(options.beam);
+    const size_t k = std::min(words, 2 * width + 3);
+    Beam all(options, 6), best(options, 6);
+    while (!all.done()) {
+      std::vector<float> scores(width * words), values, ends;
+      std::vector<int32_t> ids;
+      for (float& score : scores) {  // few different ones; the specials among the best
+        score = -0.25f * float(draw(12)) - 0.5f;
+        if (draw(10) == 0) score = -std::numeric_limits<float>::infinity();
+      }
+      for (size_t row = 0; row < width; ++row) {
+        const std::span<float> of_row{scores.data() + row * words, words};
+        for (const size_t special : {0, 1, 2}) of_row[special] = -0.1f * float(draw(3));
+        for (const int32_t word : best_words(of_row, k)) {
+          ids.push_back(word), values.push_back(of_row[static_cast<size_t>(word)]);
+        }
+        ends.push_back(of_row[kEnd]);
+      }
+      all.advance(scores), best.advance(values, ids, ends);
+      ASSERT_EQ(all.done(), best.done()) << run;
+      for (size_t i = 0; i < width; ++i) {
+        ASSERT_EQ(all.words()[i], best.words()[i]) << run;
+        ASSERT_EQ(all.parents()[i], best.parents()[i]) << run;
+      }
+    }
+    const auto a = all.best(), b = best.best();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].words, b[i].words) << run;
+      EXPECT_EQ(a[i].log_prob, b[i].log_prob) << run;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "data/vocabulary.h"
 #include "models/nmt.h"
 #include "models/transformer.h"
+#include "ops/losses/top_k.h"
 #include "ops/tensors/transfers.h"
 #include "train/loop/initialise.h"
 
@@ -30,6 +32,36 @@ TEST(Likeliest, obeys_the_rules) {
   EXPECT_EQ(best({0, -2, 0, -2, -2, -2, -2}, allow), 1);
   EXPECT_EQ(best({0, 0, 0, -7, -1, -2, -1}, forbid), 4);
   EXPECT_EQ(best({nan, nan, nan, nan, nan, nan}, allow), 3);
+}
+
+// From the best words as from all.
+TEST(Likeliest, needs_the_best_words_alone) {
+  uint32_t state = 3;
+  const auto draw = [&](uint32_t below) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % below;
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float none = -std::numeric_limits<float>::infinity();
+  for (int run = 0; run < 2000; ++run) {
+    std::vector<float> scores(4 + draw(8));
+    for (float& score : scores) {
+      const uint32_t kind = draw(12);
+      score = kind == 0 ? nan : kind == 1 ? none : -float(draw(4));
+    }
+    std::vector<int32_t> words(scores.size());
+    for (size_t i = 0; i < words.size(); ++i) words[i] = int32_t(i);
+    std::sort(words.begin(), words.end(), [&](int32_t i, int32_t j) {
+      return ranks_before(scores[size_t(i)], i, scores[size_t(j)], j);
+    });
+    words.resize(std::min<size_t>(words.size(), 5));
+    std::vector<float> best;
+    for (const int32_t word : words) best.push_back(scores[size_t(word)]);
+    const BestWords row{best, words, {&scores[Vocabulary::kEnd], 1}};
+    for (const bool unknown : {false, true}) {
+      EXPECT_EQ(likeliest(row, unknown), likeliest(scores, unknown)) << run;
+    }
+  }
 }
 
 constexpr int64_t kSourceWords = 11, kTargetWords = 9;
@@ -123,7 +155,8 @@ TEST_P(Translators, scores_words_as_the_training_loss_does) {
   std::vector<int32_t> words = {Vocabulary::kBegin, Vocabulary::kBegin}, in(8), out(8);
   double sum = 0;
   for (size_t t = 0; t < 4; ++t) {
-    const float* scores = scorer.step(words);
+    scorer.step(words);
+    const float* scores = scorer.log_probs();
     for (size_t b = 0; b < 2; ++b) {
       in[t * 2 + b] = words[b], out[t * 2 + b] = target[b][t];
       double mass = 0;
@@ -157,7 +190,8 @@ std::vector<int32_t> by_hand(ProgramSet& set, const TranslationModel& model,
   scorer.start(length[0], source, length);
   std::vector<int32_t> word = {Vocabulary::kBegin};
   while (out.size() < 2 * source.size() + 10) {
-    word[0] = likeliest({scorer.step(word), size_t(model.target_vocab)}, false);
+    scorer.step(word);
+    word[0] = likeliest({scorer.log_probs(), size_t(model.target_vocab)}, false);
     if (word[0] == Vocabulary::kEnd) break;
     out.push_back(word[0]);
   }
