@@ -77,6 +77,7 @@ std::byte* Executable::input(const std::string& name) {
 void Executable::run() {
   if (!accelerator_) return runner_->run();
   const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
+  brought_at_.clear();
   state_->send();
   if (host.inputs > 0) {
     accelerator_->wait(turns_->before_inputs_of(this));
@@ -108,11 +109,34 @@ std::byte* Executable::output_bytes(const std::string& name) {
     accelerator_->wait(turns_->end_of_last());
     return data;
   }
+  if (const auto at = brought_at_.find(in_program(name)); at != brought_at_.end()) {
+    return brought_->base(Space::host) + at->second;
+  }
   std::vector<std::byte>& copy = fetched_[in_program(name)];
   copy.resize(size_t(program().value(value).spec.bytes()));
   accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
   accelerator_->synchronize();
   return copy.data();
+}
+
+void Executable::fetch(const std::vector<std::string>& names) {
+  if (!accelerator_) return;
+  brought_at_.clear();
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    const Value& value = program().value(program().output(in_program(name)));
+    if (value.space == Space::host) continue;
+    brought_at_[in_program(name)] = bytes;
+    bytes += align_up(value.spec.bytes());
+  }
+  brought_->reserve(Space::host, bytes, 0);
+  for (const auto& [name, at] : brought_at_) {
+    const ValueId value = program().output(name);
+    accelerator_->copy(kComputeQueue, brought_->base(Space::host) + at, runner_->data(value),
+                       program().value(value).spec.bytes());
+  }
+  accelerator_->record(brought_now_, kComputeQueue);
+  accelerator_->wait(brought_now_);
 }
 
 void Executable::send_output(const std::string& name, std::byte* to) {
@@ -217,6 +241,8 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     made->accelerator_ = accelerator, made->state_ = mirror_;
     made->to_be_recorded_ = cache_.device().graphs;
     made->staging_ = std::make_unique<Arena>(accelerator);
+    made->brought_ = std::make_unique<Arena>(accelerator);
+    made->brought_now_ = accelerator->make_event();
     made->staging_->reserve(Space::host, c.plan.device().inputs);
     made->host_inputs_.resize(size_t(c.plan.host().inputs));
     made->sent_ = accelerator->make_event(), made->turns_ = turns_;

@@ -94,6 +94,9 @@ class Executable {
     return reinterpret_cast<T*>(output_bytes(name));
   }
   void run();
+  // On an accelerator, after run(): has outputs of the device copied to pinned memory, and waits
+  // for all of them at once. output() then gives those, until the next run.
+  void fetch(const std::vector<std::string>& names);
   // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
   // outputs are those of one of them, 0 or 1.
   void look_at(int part) { part_ = part; }
@@ -127,6 +130,10 @@ class Executable {
   bool to_be_recorded_ = false;
   int64_t last_run_ = 0;  // of all runs of the set
   std::map<std::string, std::vector<std::byte>> fetched_;
+  // What fetch() brought: the memory, where each lies in it, and the event behind the copies.
+  std::unique_ptr<Arena> brought_;
+  std::map<std::string, int64_t> brought_at_;
+  Accelerator::Event brought_now_;
 };
 
 struct StateTensor {
