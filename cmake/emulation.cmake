@@ -24,6 +24,7 @@ if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL 
   set_property(SOURCE ${with_kernels} APPEND PROPERTY COMPILE_OPTIONS ${checked})
   set_property(SOURCE ${CMAKE_SOURCE_DIR}/tests/emulation/memory.cc
     ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc ${CMAKE_SOURCE_DIR}/tests/emulation/counting_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/elements_test.cc
     APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
 endif()
 set(machine)

@@ -19,6 +19,11 @@ struct LaunchCount {
   // it comes back after it has touched more than its part of a cache; neighbouring blocks, which
   // run at once, share what they move. Of a library: its operands and results, once.
   double read = 0, written = 0;
+  // Bytes of the sectors that warps ask for, whose threads make their accesses in step: more than
+  // was moved where an instruction takes a part of each sector. Of the first 64 accesses of a
+  // thread.
+  double asked = 0;
+  double accesses = 0;       // of threads, of any width
   double product_flops = 0;  // of tensor cores (mma.sync), and of a library
   bool operator==(const LaunchCount&) const = default;
 };

@@ -143,6 +143,9 @@ struct OpDef {
   // time, where it is given those; -1: none.
   int reads_codes = -1;
   Zeros (*zeros)(const Attrs&) = nullptr;  // of its floats; null: few
+  // The type that a card's kernel reads an f32 operand in. It makes a copy each time, unless it is
+  // handed one (memory/passes/card_copies.h). Null: every operand's own.
+  DType (*card_type)(size_t operand, SpecSpan in, const Attrs&) = nullptr;
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
   Cost (*cost)(SpecSpan in, SpecSpan out,
                const Attrs&) = nullptr;  // null: one flop an output element, none of a window

@@ -15,6 +15,7 @@
 #include "memory/exchange_queue.h"
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
+#include "memory/passes/card_copies.h"
 #include "memory/passes/fuse_recompute.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/passes/layouts.h"
@@ -59,6 +60,10 @@ Made copy_early(const Program& p, Context context, std::string* note) {
   return is_card(context) ? early_copies(p, note) : Made();
 }
 
+Made copy_for_card(const Program& p, Context context, std::string* note) {
+  return is_card(context) ? card_copies(p, note) : Made();
+}
+
 // Bits by the kernel that makes the value.
 Made fuse_bits(const Program& p, Context, std::string* note) {
   Program out = fuse_encoders(p, note);
@@ -72,6 +77,11 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
   *note = std::to_string(effect.reorders) + " reorders of " + format_bytes(effect.bytes) + " for " +
           std::to_string(effect.readers) + " readers";
   return out;
+}
+
+// A manager drops copies of weights, and makes them one by one.
+bool copies_together(Options o) {
+  return o.fuse_updates && o.schedule != Schedule::program && o.dynamic.manager == Manager::fixed;
 }
 
 // Clones were chosen with what they fuse to in mind.
@@ -109,12 +119,8 @@ const Pass kPasses[] = {
               (o.encode.any() || o.recompute == Recompute::echo || is_chosen(o));
      },
      Keep::if_peak_not_higher},
-    {"early_copies", copy_early,
-     [](Options o) {
-       return o.fuse_updates && o.schedule != Schedule::program &&
-              o.dynamic.manager == Manager::fixed;  // which drops and makes them one by one
-     },
-     Keep::if_peak_not_higher},
+    {"early_copies", copy_early, copies_together, Keep::if_peak_not_higher},
+    {"card_copies", copy_for_card, copies_together, Keep::if_peak_not_higher},
     {"late_updates", postpone_updates,
      [](Options o) { return o.late_updates && o.fuse_updates && o.schedule != Schedule::program; },
      Keep::if_peak_not_higher},

@@ -30,17 +30,16 @@ TranslationLoss output_loss(Val x, Val targets, Val scalars, float smoothing, in
   const int64_t rows = targets.spec().numel();
   chunks = std::min(chunks, rows);
   x = reshape(x, {rows, x.shape().back()}), targets = reshape(targets, {rows});
-  TranslationLoss sum;
+  std::vector<Val> losses, nlls;
   for (int64_t k = 0; k < chunks; ++k) {
     const int64_t begin = k * rows / chunks, end = (k + 1) * rows / chunks;
     Val part_x = chunks == 1 ? x : slice(x, begin, end);
     Val part_targets = chunks == 1 ? targets : slice(targets, begin, end);
     const CrossEntropy part =
         cross_entropy(logits(part_x), part_targets, scalars, {.smoothing = smoothing});
-    sum = k == 0 ? TranslationLoss{part.loss, part.nll}
-                 : TranslationLoss{add(sum.loss, part.loss), add(sum.nll, part.nll)};
+    losses.push_back(part.loss), nlls.push_back(part.nll);
   }
-  return sum;
+  return {sum_of(losses), sum_of(nlls)};
 }
 
 }  // namespace pal

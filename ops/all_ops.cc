@@ -194,6 +194,7 @@ std::span<const OpDef* const> all_ops() {
       &subsample_grad_op,
       &sum_all_op,
       &sum_leading_op,
+      &sum_of_op,
       &sum_of_squares_op,
       &sum_tiles_op,
       &swap_leading_op,

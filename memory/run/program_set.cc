@@ -89,6 +89,7 @@ void Executable::run() {
   if (!accelerator_) return runner_->run();
   const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
   const int slot = turns_->slot();
+  brought_at_.clear();
   state_->send();
   send_kept();
   if (!host_inputs_.empty()) {
@@ -112,25 +113,22 @@ void Executable::run() {
   accelerator_->record(end, kComputeQueue);
 }
 
-std::vector<std::byte*> Executable::outputs(const std::vector<std::string>& names) {
-  std::vector<std::byte*> out;
-  bool copies = false;
-  for (const std::string& name : names) {
-    const ValueId value = program().output(in_program(name));
-    std::byte* const data = runner_->data(value);
-    out.push_back(data);
-    if (!accelerator_) continue;
-    if (program().value(value).space == Space::host) {
-      accelerator_->wait(turns_->end_of_last());
-      continue;
-    }
-    std::vector<std::byte>& copy = fetched_[in_program(name)];
-    copy.resize(size_t(program().value(value).spec.bytes()));
-    accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
-    out.back() = copy.data(), copies = true;
+std::byte* Executable::output_bytes(const std::string& name) {
+  const ValueId value = program().output(in_program(name));
+  std::byte* const data = runner_->data(value);
+  if (!accelerator_) return data;
+  if (program().value(value).space == Space::host) {
+    accelerator_->wait(turns_->end_of_last());
+    return data;
   }
-  if (copies) accelerator_->synchronize();
-  return out;
+  if (const auto at = brought_at_.find(in_program(name)); at != brought_at_.end()) {
+    return brought_->base(Space::host) + at->second;
+  }
+  std::vector<std::byte>& copy = fetched_[in_program(name)];
+  copy.resize(size_t(program().value(value).spec.bytes()));
+  accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
+  accelerator_->synchronize();
+  return copy.data();
 }
 
 std::span<std::byte> Executable::kept(const std::string& name) {
@@ -151,6 +149,26 @@ void Executable::send_kept() {
   }
   accelerator_->synchronize();  // of pageable memory
   kept_.clear();
+}
+
+void Executable::fetch(const std::vector<std::string>& names) {
+  if (!accelerator_) return;
+  brought_at_.clear();
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    const Value& value = program().value(program().output(in_program(name)));
+    if (value.space == Space::host) continue;
+    brought_at_[in_program(name)] = bytes;
+    bytes += align_up(value.spec.bytes());
+  }
+  brought_->reserve(Space::host, bytes, 0);
+  for (const auto& [name, at] : brought_at_) {
+    const ValueId value = program().output(name);
+    accelerator_->copy(kComputeQueue, brought_->base(Space::host) + at, runner_->data(value),
+                       program().value(value).spec.bytes());
+  }
+  accelerator_->record(brought_now_, kComputeQueue);
+  accelerator_->wait(brought_now_);
 }
 
 void Executable::send_output(const std::string& name, std::byte* to) {
@@ -284,6 +302,8 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     made->staging_ = std::make_unique<Arena>(accelerator);
     made->staging_->reserve(Space::host, bytes_of_inputs(c, Space::device));
     made->host_inputs_.resize(size_t(bytes_of_inputs(c, Space::host)));
+    made->brought_ = std::make_unique<Arena>(accelerator);
+    made->brought_now_ = accelerator->make_event();
     made->sent_ = accelerator->make_event(), made->turns_ = turns_;
   }
   if (programs_.empty()) make_room_for_inputs(c.program);

@@ -97,14 +97,15 @@ class Executable {
   // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
   // the same output.
   template <class T = float> T* output(const std::string& name) {
-    return reinterpret_cast<T*>(outputs({name})[0]);
+    return reinterpret_cast<T*>(output_bytes(name));
   }
-  // Several at once, with one wait.
-  std::vector<std::byte*> outputs(const std::vector<std::string>& names);
   // Bytes of a state of the program's own (ProgramSet::add_keeping), to be written whole before
   // run(), which takes them from there: what the state is afterwards is not to be seen here.
   std::span<std::byte> kept(const std::string& name);
   void run();
+  // On an accelerator, after run(): has outputs of the device copied to pinned memory, and waits
+  // for all of them at once. output() then gives those, until the next run.
+  void fetch(const std::vector<std::string>& names);
   // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
   // outputs are those of one of them, 0 or 1.
   void look_at(int part) { part_ = part; }
@@ -119,6 +120,7 @@ class Executable {
   friend class ProgramSet;
   friend class Turns;
   void send_kept();
+  std::byte* output_bytes(const std::string& name);
   std::string in_program(const std::string& name) const;  // the name of an input or output there
 
   std::unique_ptr<Compiled> compiled_;
@@ -138,6 +140,10 @@ class Executable {
   int64_t last_run_ = 0;  // of all runs of the set
   std::map<std::string, std::vector<std::byte>> fetched_;
   std::map<ValueId, std::vector<std::byte>> kept_;  // written, and not yet on the device
+  // What fetch() brought: the memory, where each lies in it, and the event behind the copies.
+  std::unique_ptr<Arena> brought_;
+  std::map<std::string, int64_t> brought_at_;
+  Accelerator::Event brought_now_;
 };
 
 struct StateTensor {

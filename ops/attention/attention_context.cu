@@ -18,7 +18,7 @@ template <class T>
 __global__ void context_kernel(T* y, const T* weights, const T* values, ScoreExtents e) {
   const int64_t i = thread_number();  // b * width + h
   if (i >= e.batch * e.width) return;
-  const int64_t b = i / e.width;
+  const int64_t b = divide(i, e.width);
   float sum = 0;
 #pragma unroll 4
   for (int64_t s = 0; s < e.steps; ++s) {
@@ -43,7 +43,7 @@ __global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum,
   const float w = load1(weights, row);
   if (w == 0 && sum.data == y.data) return;
   float v[kGroup], old[kGroup];
-  load8(x, row % e.batch * e.width + j, n, v);
+  load8(x, (row - divide(row, e.batch) * e.batch) * e.width + j, n, v);
   if (sum.data) load8(sum, at, n, old);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {

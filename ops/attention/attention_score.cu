@@ -42,7 +42,7 @@ __global__ void score_dv_kernel(float* partial, ScoreGrad a, int64_t per) {
 __global__ void score_grad_kernel(ScoreGrad a) {
   const int64_t i = thread_number();  // b * width + c
   if (i >= a.e.batch * a.e.width) return;
-  const int64_t b = i / a.e.width, c = i - b * a.e.width;
+  const int64_t b = divide(i, a.e.width), c = i - b * a.e.width;
   const float q = load1(a.query, i), v = load1(a.v, c);
   float dq = 0;
   for (int64_t s = 0; s < a.e.steps; ++s) {
@@ -109,7 +109,8 @@ __global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_
   float sum = 0;
   for (int64_t row = begin; row < end; ++row) {
     const float k = load1(a.keys, row * a.e.width + c);
-    const float q = load1(a.query, row % a.e.batch * a.e.width + c);
+    const int64_t b = row - divide(row, a.e.batch) * a.e.batch;
+    const float q = load1(a.query, b * a.e.width + c);
     sum += load1(a.dy, row) * tanh(k + q);
   }
   partial[chunk * a.e.width + c] = sum;
@@ -117,7 +118,7 @@ __global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_
 __global__ void score_replay_grad_kernel(ScoreGrad a) {
   const int64_t i = thread_number();  // b * width + c
   if (i >= a.e.batch * a.e.width) return;
-  const int64_t b = i / a.e.width, c = i - b * a.e.width;
+  const int64_t b = divide(i, a.e.width), c = i - b * a.e.width;
   const float q = load1(a.query, i), v = load1(a.v, c);
   float block = 0, dq = 0;
   for (int64_t s = 0; s < a.e.steps; ++s) {

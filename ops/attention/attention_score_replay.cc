@@ -124,6 +124,7 @@ void run(const KernelArgs& a) {
 std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
   const TensorSpec &t = in[1], &v = in[2];
   if (t.shape.rank() != 3 || t.dtype != DType::f32) return {};
+  if (t.shape[0] > kSumRows * kSumChunks) return {};  // dq's blocks would be summed by groups
   std::vector<FusedPattern> out;
   for (const bool keys_sum : {true, false}) {
     Builder b;

@@ -18,7 +18,7 @@ __global__ void score_kernel(T* y, const T* keys, const T* query, const float* v
   const int64_t row = row_of_warp();
   if (row >= e.steps * e.batch) return;
   const T* k = keys + row * e.width;
-  const T* q = query + row % e.batch * e.width;
+  const T* q = query + (row - divide(row, e.batch) * e.batch) * e.width;
   const float sum =
       warp_row_sum(e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
   if (lane_number() == 0) store(y, row, sum);

@@ -8,14 +8,14 @@ namespace pal {
 namespace {
 
 template <class T>
-__global__ void avg_pool_kernel(T* y, const T* x, PoolExtents e, AvgPoolAttrs s) {
+__global__ void avg_pool_kernel(T* y, const T* x, PoolExtents e, PixelPlaces places,
+                                AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.out_height * e.out_width * e.channels) return;
-  const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
-  const int64_t row = divide(pixel, e.out_width), n = divide(row, e.out_height);
-  const PoolSpan rows((row - n * e.out_height) * s.stride_h - s.top, s.kernel_h, e.height);
-  const PoolSpan columns((pixel - row * e.out_width) * s.stride_w - s.left, s.kernel_w, e.width);
-  const T* image = x + n * e.height * e.width * e.channels + c;
+  const PixelPlace at = places.of(i);
+  const PoolSpan rows(at.row * s.stride_h - s.top, s.kernel_h, e.height);
+  const PoolSpan columns(at.column * s.stride_w - s.left, s.kernel_w, e.width);
+  const T* image = x + at.image * e.height * e.width * e.channels + at.channel;
   float sum = 0;
   for (int64_t h = rows.begin; h < rows.end; ++h) {
     for (int64_t w = columns.begin; w < columns.end; ++w) {
@@ -26,12 +26,12 @@ __global__ void avg_pool_kernel(T* y, const T* x, PoolExtents e, AvgPoolAttrs s)
 }
 
 template <class T>
-__global__ void avg_pool_grad_kernel(T* dx, const T* dy, PoolExtents e, AvgPoolAttrs s) {
+__global__ void avg_pool_grad_kernel(T* dx, const T* dy, PoolExtents e, PixelPlaces places,
+                                     AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
-  const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
-  const int64_t row = divide(pixel, e.width), n = divide(row, e.height);
-  const int64_t h = row - n * e.height + s.top, w = pixel - row * e.width + s.left;
+  const PixelPlace at = places.of(i);
+  const int64_t c = at.channel, n = at.image, h = at.row + s.top, w = at.column + s.left;
   float sum = 0;
   for (int64_t k = first_window(h, s.kernel_h, s.stride_h); k < e.out_height && k * s.stride_h <= h;
        ++k) {
@@ -50,7 +50,8 @@ void run_avg_pool(const KernelArgs& a) {
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(avg_pool_kernel<T>, {blocks_of(y.numel(), kThreads)}, a, a.output<T>(0), a.input<T>(0),
-           PoolExtents{x[0], x[1], x[2], x[3], y[1], y[2]}, a.attrs.as<AvgPoolAttrs>());
+           PoolExtents{x[0], x[1], x[2], x[3], y[1], y[2]}, PixelPlaces(y[1], y[2], y[3]),
+           a.attrs.as<AvgPoolAttrs>());
   });
 }
 
@@ -59,7 +60,7 @@ void run_avg_pool_grad(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(avg_pool_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, a, a.output<T>(0),
            a.input<T>(0), PoolExtents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
-           a.attrs.as<AvgPoolAttrs>());
+           PixelPlaces(dx[1], dx[2], dx[3]), a.attrs.as<AvgPoolAttrs>());
   });
 }
 

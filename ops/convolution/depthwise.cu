@@ -25,7 +25,10 @@ __global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bi
     if (w.o == 1) {
       load8(x, from * w.groups + o, n, v);
     } else {
-      for (int k = 0; k < n; ++k) v[k] = load1(x, from * w.groups + (o + k) / w.o);
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (k < n) v[k] = load1(x, from * w.groups + divide(o + k, w.o));
+      }
     }
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
@@ -50,7 +53,10 @@ __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weight
       if (w.o == 1) {
         load8(dy, from + c, n, v);
       } else {
-        for (int k = 0; k < n; ++k) v[k] = load1(dy, from + (c + k) * w.o + m);
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) {
+          if (k < n) v[k] = load1(dy, from + (c + k) * w.o + m);
+        }
       }
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {

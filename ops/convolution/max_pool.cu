@@ -14,11 +14,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Element i of y, and its code in the map.
 template <class T>
-__device__ int largest(T* y, const T* x, int64_t i, const PoolExtents& e, const MaxPoolAttrs& s) {
-  const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.out_width;
-  const int64_t h0 = row % e.out_height * s.stride_h - s.top;
-  const int64_t w0 = pixel % e.out_width * s.stride_w - s.left;
-  const T* image = x + row / e.out_height * e.height * e.width * e.channels + c;
+__device__ int largest(T* y, const T* x, int64_t i, const PoolExtents& e, const PixelPlace& at_y,
+                       const MaxPoolAttrs& s) {
+  const int64_t h0 = at_y.row * s.stride_h - s.top, w0 = at_y.column * s.stride_w - s.left;
+  const T* image = x + at_y.image * e.height * e.width * e.channels + at_y.channel;
   float best = 0;
   int64_t at = -1;
   for (int64_t k = h0 < 0 ? -h0 : 0; k < s.kernel_h && h0 + k < e.height; ++k) {
@@ -32,24 +31,24 @@ __device__ int largest(T* y, const T* x, int64_t i, const PoolExtents& e, const 
 }
 
 template <class T>
-__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, MaxPoolAttrs s,
-                                int each) {
+__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, PixelPlaces places,
+                                MaxPoolAttrs s, int each) {
   const int64_t n = e.images * e.out_height * e.out_width * e.channels;
   const int64_t i = thread_number() * each;
   if (i >= n) return;
-  int code = largest(y, x, i, e, s);
-  if (each == 2 && i + 1 < n) code |= largest(y, x, i + 1, e, s) << 4;
-  if (map) map[i / each] = uint8_t(code);
+  int code = largest(y, x, i, e, places.of(i), s);
+  if (each == 2 && i + 1 < n) code |= largest(y, x, i + 1, e, places.of(i + 1), s) << 4;
+  if (map) map[thread_number()] = uint8_t(code);
 }
 
 template <class T>
 __global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, PoolExtents e,
-                                     MaxPoolAttrs s, bool nibbles) {
+                                     PixelPlaces places, MaxPoolAttrs s, bool nibbles) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
-  const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.width;
-  const int64_t h = row % e.height + s.top, w = pixel % e.width + s.left;
-  const int64_t image = row / e.height * e.out_height;
+  const PixelPlace at = places.of(i);
+  const int64_t c = at.channel, h = at.row + s.top, w = at.column + s.left;
+  const int64_t image = at.image * e.out_height;
   const int64_t first_row = first_window(h, s.kernel_h, s.stride_h);
   const int64_t first_column = first_window(w, s.kernel_w, s.stride_w);
   float sum = 0;
@@ -73,7 +72,7 @@ void run_max_pool(const KernelArgs& a) {
   const int64_t blocks = blocks_of(n, each * kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(max_pool_kernel<T>, {blocks}, a, a.output<T>(0), a.output<uint8_t>(1), a.input<T>(0), e,
-           s, each);
+           PixelPlaces(y[1], y[2], x[3]), s, each);
   });
 }
 
@@ -84,7 +83,7 @@ void run_max_pool_grad(const KernelArgs& a) {
   const int64_t blocks = blocks_of(e.images * e.height * e.width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(max_pool_grad_kernel<T>, {blocks}, a, a.output<T>(0), a.input<T>(0), a.input<uint8_t>(1),
-           e, s, a.in_spec[1].dtype == DType::u4);
+           e, PixelPlaces(s.height, s.width, y[3]), s, a.in_spec[1].dtype == DType::u4);
   });
 }
 

@@ -6,42 +6,41 @@
 namespace pal {
 namespace {
 
-// Eight factors a thread, 0 or 1/(1-p): two draws of four numbers.
-__device__ void factors8(const RandomKey& key, int64_t i, float p, float* factor) {
+// A thread's factors, 0 or 1/(1-p): two draws of four numbers.
+__device__ void factors8(const RandomKey& key, const Eight& eight, float p, float* factor) {
   const float scale = dropout_scale(p);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Philox4 numbers = draw(key, uint64_t(i) / 4 + uint64_t(half));
+    const Philox4 numbers = draw(key, uint64_t(eight.at[half]) / 4);
 #pragma unroll
     for (int k = 0; k < 4; ++k) factor[4 * half + k] = dropout_factor(numbers.x[k], p, scale);
   }
 }
 __global__ void dropout_mask_kernel(Stored y, int64_t size, const StepScalars* scalars,
                                     uint32_t stream, float p) {
-  const int64_t i = thread_number() * kGroup;
-  if (i >= size) return;
+  const Eight eight(thread_number(), size, y.type == DType::f32);
+  if (eight.none()) return;
   float factor[kGroup];
-  factors8(scalars->key(stream), i, p, factor);
-  store8(y, i, group_size(i, size), factor);
+  factors8(scalars->key(stream), eight, p, factor);
+  eight.store(y, factor);
 }
 // a[0] is dropped out; where there is a[1], rounded to its type, and a[1] added.
 template <int N>
 __global__ void dropout_kernel(Operands<N> a, const StepScalars* scalars, uint32_t stream,
                                float p) {
-  const int64_t i = thread_number() * kGroup;
-  if (i >= a.n) return;
-  const int n = group_size(i, a.n);
+  const Eight eight(thread_number(), a.n, a.apart);
+  if (eight.none()) return;
   const DropoutApply apply(p);
   float factor[kGroup], x[kGroup], sum[kGroup];
-  factors8(scalars->key(stream), i, p, factor);
-  load8(a.in[0], i, n, x);
-  if constexpr (N == 2) load8(a.in[1], i, n, sum);
+  factors8(scalars->key(stream), eight, p, factor);
+  eight.load(a.in[0], x);
+  if constexpr (N == 2) eight.load(a.in[1], sum);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     x[k] = apply(x[k], factor[k]);
     if constexpr (N == 2) x[k] = sum[k] + as_stored(a.out.type, x[k]);
   }
-  store8(a.out, i, n, x);
+  eight.store(a.out, x);
 }
 void run_dropout_mask(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
@@ -54,6 +53,7 @@ template <int N> void run_dropout(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutAttrs>();
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < size_t(N); ++k) operands.in[k] = stored(a.in[2 * k], a.in_spec[2 * k]);
+  operands.choose_eights();
   launch(dropout_kernel<N>, grid_of_groups(groups_of(operands.n)), a, operands,
          a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
 }

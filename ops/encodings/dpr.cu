@@ -39,38 +39,6 @@ __device__ void store_words(const Words& y, int64_t first, int n, const uint32_t
   }
 }
 
-// Elements i .. i + n of x, f32 or bf16, n at most four; i is a multiple of four.
-__device__ void load4(const Stored& x, int64_t i, int n, float* v) {
-  if (x.vector && n == 4) {
-    if (x.type == DType::bf16) {
-      const uint64_t all = *reinterpret_cast<const uint64_t*>(static_cast<const bf16*>(x.data) + i);
-      unpack<bf16>(uint32_t(all), v), unpack<bf16>(uint32_t(all >> 32), v + 2);
-    } else {
-      const float4 all = *reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + i);
-      v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-    }
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) v[k] = k < n ? load1(x, i + k) : 0;
-}
-__device__ void store4(const Stored& y, int64_t i, int n, const float* v) {
-  if (y.vector && n == 4) {
-    if (y.type == DType::bf16) {
-      *reinterpret_cast<uint64_t*>(static_cast<bf16*>(y.data) + i) =
-          uint64_t(pack<bf16>(v)) | uint64_t(pack<bf16>(v + 2)) << 32;
-    } else {
-      *reinterpret_cast<float4*>(static_cast<float*>(y.data) + i) =
-          make_float4(v[0], v[1], v[2], v[3]);
-    }
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (k < n) store1(y, i + k, v[k]);
-  }
-}
-
 template <Dpr F> constexpr int kElements = 4 * dpr_per_word(F);  // of a thread
 
 // How many of a run of at most `most` that begins at i there are, of n.

@@ -135,12 +135,12 @@ inline void columns_of_word(uint64_t mask, int first, uint8_t* to) {
   _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(mask, columns));
 }
 #elif defined(__AVX2__)
-// Eight elements at a time, and tables for each mask of eight: the places of the stored ones, and
-// how many there are before each place.
-struct Eight {
+// Eight elements at a time, and tables for each mask of eight: the places of the stored ones,
+// and how many there are before each place.
+struct EightSlots {
   std::array<uint64_t, 256> places{}, before{};  // a byte each, the first lowest
 
-  constexpr Eight() {
+  constexpr EightSlots() {
     for (size_t mask = 0; mask < 256; ++mask) {
       int n = 0;
       for (int i = 0; i < 8; ++i) {
@@ -150,7 +150,7 @@ struct Eight {
     }
   }
 };
-inline constexpr Eight kEight;
+inline constexpr EightSlots kEight;
 
 inline __m128i low_half(uint64_t bytes) { return _mm_cvtsi64_si128(int64_t(bytes)); }
 // For shuffles of bytes: those of elements of two.

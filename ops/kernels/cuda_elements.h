@@ -1,7 +1,8 @@
 // What all elementwise kernels share: eight elements a thread, moved 16 bytes at a time where the
 // operand lies on such a boundary, and one at a time where it does not (a window may begin
-// anywhere). The formulas are the functors of the CPU's kernels. In-place forms work because a
-// thread has read all of its elements before it writes the first.
+// anywhere). Eight of f32 side by side would be two halves of a sector each: a thread has two fours
+// then, and a warp's lie side by side. The formulas are the functors of the CPU's kernels. In-place
+// forms work because a thread has read all of its elements before it writes the first.
 #pragma once
 #include "core/cuda/launch.h"
 #include "ops/kernels/element_types.h"
@@ -142,6 +143,70 @@ __device__ inline int group_size(int64_t i, int64_t n) {
   return n - i < kGroup ? int(n - i) : kGroup;
 }
 inline int64_t groups_of(int64_t n) { return blocks_of(n, kGroup); }
+
+// Elements i .. i + n of x, which is no bits, as f32, zero from n up to four; i is a multiple of 4.
+__device__ inline void load4(const Stored& x, int64_t i, int n, float* v) {
+  if (x.vector && n == 4 && x.type == DType::f32) {
+    const float4 a = *reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + i);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+    return;
+  }
+  if (x.vector && n == 4) {
+    const uint64_t words =
+        *reinterpret_cast<const uint64_t*>(static_cast<const uint16_t*>(x.data) + i);
+    if (x.type == DType::bf16)
+      unpack<bf16>(uint32_t(words), v), unpack<bf16>(uint32_t(words >> 32), v + 2);
+    else
+      unpack<f16>(uint32_t(words), v), unpack<f16>(uint32_t(words >> 32), v + 2);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) v[k] = k < n ? load1(x, i + k) : 0;
+}
+__device__ inline void store4(const Stored& y, int64_t i, int n, const float* v) {
+  if (y.vector && n == 4 && y.type == DType::f32) {
+    *reinterpret_cast<float4*>(static_cast<float*>(y.data) + i) =
+        make_float4(v[0], v[1], v[2], v[3]);
+    return;
+  }
+  if (y.vector && n == 4) {
+    const bool bf = y.type == DType::bf16;
+    const uint32_t low = bf ? pack<bf16>(v) : pack<f16>(v);
+    const uint32_t high = bf ? pack<bf16>(v + 2) : pack<f16>(v + 2);
+    *reinterpret_cast<uint64_t*>(static_cast<uint16_t*>(y.data) + i) = uint64_t(high) << 32 | low;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (k < n) store1(y, i + k, v[k]);
+  }
+}
+
+// The eight elements of thread number t, of n: side by side, or two fours `apart`.
+struct Eight {
+  int64_t at[2];  // the fours
+  int64_t n;
+  bool apart;
+
+  __device__ Eight(int64_t t, int64_t all, bool are_apart) : n(all), apart(are_apart) {
+    const int64_t warp = t / kWarp * kWarp * kGroup;
+    at[0] = apart ? warp + t % kWarp * 4 : t * kGroup;
+    at[1] = apart ? at[0] + 4 * kWarp : at[0] + 4;
+  }
+  __device__ bool none() const { return at[0] >= n; }
+  __device__ void load(const Stored& x, float* v) const {
+    if (!apart) return load8(x, at[0], group_size(at[0], n), v);
+    load4(x, at[0], size(0), v), load4(x, at[1], size(1), v + 4);
+  }
+  __device__ void store(const Stored& y, const float* v) const {
+    if (!apart) return store8(y, at[0], group_size(at[0], n), v);
+    store4(y, at[0], size(0), v), store4(y, at[1], size(1), v + 4);
+  }
+  __device__ int size(int four) const {  // so many there are of a four
+    const int64_t left = n - at[four];
+    return left < 0 ? 0 : left < 4 ? int(left) : 4;
+  }
+};
 inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) {
   return {blocks_of(groups, kThreads), file, line};
@@ -164,16 +229,23 @@ template <int N> struct Operands {
   Stored in[N];
   Stored out;
   int64_t n;
+  bool apart = false;  // Eight's
+
+  // Where some are f32 and none are bits, whose eight lie in a byte.
+  void choose_eights() {
+    bool wide = out.type == DType::f32, bits = out.type == DType::bit;
+    for (const Stored& x : in) wide |= x.type == DType::f32, bits |= x.type == DType::bit;
+    apart = wide && !bits;
+  }
 };
 
 // out[i] = f(in[0][i], ..): as map_elements of ops/kernels/tiles.h.
 template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
-  const int64_t i = thread_number() * kGroup;
-  if (i >= a.n) return;
-  const int n = group_size(i, a.n);
+  const Eight eight(thread_number(), a.n, a.apart);
+  if (eight.none()) return;
   float x[N][kGroup], y[kGroup];
 #pragma unroll
-  for (int k = 0; k < N; ++k) load8(a.in[k], i, n, x[k]);
+  for (int k = 0; k < N; ++k) eight.load(a.in[k], x[k]);
 #pragma unroll
   for (int j = 0; j < kGroup; ++j) {
     if constexpr (N == 1)
@@ -181,13 +253,14 @@ template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
     else
       y[j] = f(x[0][j], x[1][j]);
   }
-  store8(a.out, i, n, y);
+  eight.store(a.out, y);
 }
 
 template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N == 1 || N == 2);
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
+  operands.choose_eights();
   launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), a, operands, f);
 }
 

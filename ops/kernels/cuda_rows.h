@@ -2,6 +2,8 @@
 // row goes to lane i mod 32, and the lanes are combined pairwise; so a warp that sums a row gives
 // its bits.
 #pragma once
+#include <type_traits>
+
 #include "core/cuda/launch.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/math.h"
@@ -36,6 +38,16 @@ __device__ inline float warp_max(float lane) {
   return lane;
 }
 
+// Whether rows of `width` elements from there on can be moved 16 bytes at a time.
+template <class T> __device__ bool is_wide(const T* rows, int64_t width) {
+  return sizeof(T) == 2 && width % kGroup == 0 && reinterpret_cast<uintptr_t>(rows) % 16 == 0;
+}
+template <class T> __device__ Stored whole_groups(const T* row) {
+  constexpr DType kType = std::is_same_v<T, bf16>  ? DType::bf16
+                          : std::is_same_v<T, f16> ? DType::f16
+                                                   : DType::f32;
+  return {.data = const_cast<T*>(row), .type = kType, .vector = true};
+}
 // row_sum and a row's maximum (NaNs passed over) by a warp: f(0) .. f(n - 1).
 template <class F> __device__ float warp_row_sum(int64_t n, F f) {
   float sum = 0;
@@ -45,12 +57,56 @@ template <class F> __device__ float warp_row_sum(int64_t n, F f) {
 }
 template <class T> __device__ float warp_row_max(const T* x, int64_t n) {
   float best = -__builtin_huge_valf();
+  const bool wide = is_wide(x, kGroup);
+  if constexpr (sizeof(T) == 2) {
+    for (int64_t i = lane_number() * kGroup; wide && i < n; i += kWarp * kGroup) {
+      float v[kGroup];
+      const int count = group_size(i, n);
+      load8(whole_groups(x), i, count, v);
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) best = k < count && v[k] > best ? v[k] : best;
+    }
+    if (wide) return warp_max(best);
+  }
 #pragma unroll 4
   for (int64_t i = lane_number(); i < n; i += kWarp) {
     const float v = load(x, i);
     best = v > best ? v : best;
   }
   return warp_max(best);
+}
+
+// to[j] = f(j, x[0][j], ..) of a row by a warp, which may lie over one of the rows: an element a
+// lane, or eight of 16 bits where all rows are wide. f(j, v) is handed so many from element j on,
+// v[k] those of x[k], and leaves the results in v[0].
+template <class T, int N, class F>
+__device__ void warp_map_row(T* to, const T* const (&x)[N], int64_t width, bool wide, F f) {
+  if constexpr (sizeof(T) == 2) {
+    for (int64_t j = lane_number() * kGroup; wide && j < width; j += kWarp * kGroup) {
+      float v[N][kGroup];
+#pragma unroll
+      for (int k = 0; k < N; ++k) load8(whole_groups(x[k]), j, kGroup, v[k]);
+      f(j, v);
+      store8(whole_groups(to), j, kGroup, v[0]);
+    }
+    if (wide) return;
+  }
+  for (int64_t j = lane_number(); j < width; j += kWarp) {
+    float v[N][1];
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k][0] = load(x[k], j);
+    f(j, v);
+    store(to, j, v[0][0]);
+  }
+}
+// n floats of a parameter from element j on: a warp's lie side by side, or each lane's do.
+template <int n> __device__ void load_parameter(const float* p, int64_t j, float (&v)[n]) {
+  if constexpr (n == 1) {
+    v[0] = p[j];
+  } else {
+    load8({.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0}, j,
+          kGroup, v);
+  }
 }
 
 // log(e^x[0] + .. + e^x[width - 1]) by a warp.

@@ -24,17 +24,18 @@ void widen(const Queue& queue, const void* from, const TensorSpec& spec, float* 
             [&](int64_t i, int64_t n) { load_tile(from, spec.dtype, i, n, to + i); });
 }
 
-int64_t reserve(const TensorSpec& spec, int64_t& bytes) {
+}  // namespace
+
+int64_t reserve_f32_copy(const TensorSpec& spec, int64_t& bytes) {
   if (spec.dtype == DType::f32) return kNoCopy;
   const int64_t at = align_up(bytes);
   bytes = at + align_up(spec.numel() * int64_t(sizeof(float)));
   return at;
 }
 
-}  // namespace
-
 F32Copies reserve_f32_copies(SpecSpan in, SpecSpan out, int64_t& bytes) {
-  return {reserve(in[0], bytes), reserve(in[1], bytes), reserve(out[0], bytes)};
+  return {reserve_f32_copy(in[0], bytes), reserve_f32_copy(in[1], bytes),
+          reserve_f32_copy(out[0], bytes)};
 }
 
 const float* f32_operand(const KernelArgs& a, size_t k, int64_t at) {

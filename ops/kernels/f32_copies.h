@@ -6,12 +6,13 @@
 namespace pal {
 
 constexpr int64_t kNoCopy = -1;
-// Where f32 copies of operands 0 and 1 and of output 0 lie in the workspace; kNoCopy for what is
-// f32 itself.
+// Where f32 copies of operands 0 and 1, of a bias, and of output 0 lie in the workspace; kNoCopy
+// for what is f32 itself.
 struct F32Copies {
-  int64_t a = kNoCopy, b = kNoCopy, out = kNoCopy;
+  int64_t a = kNoCopy, b = kNoCopy, out = kNoCopy, bias = kNoCopy;
 };
 // Behind `bytes` of the workspace, which grow by them.
+int64_t reserve_f32_copy(const TensorSpec& spec, int64_t& bytes);
 F32Copies reserve_f32_copies(SpecSpan in, SpecSpan out, int64_t& bytes);
 
 // Operand k as f32: itself, or its copy, which is made now.

@@ -8,6 +8,7 @@
 #include "core/host_device.h"
 #include "core/op.h"
 #include "core/parallel.h"
+#include "ops/kernels/divisor.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 
@@ -22,6 +23,19 @@ inline bool is_plain_image(const TensorSpec& spec) {
   return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
 }
 
+// Element i of an image (N, H, W, C): its channel, its place, and the image's number.
+struct PixelPlace {
+  int64_t channel, row, column, image;
+};
+struct PixelPlaces {
+  Divisor channels, width, height;
+  PixelPlaces(int64_t h, int64_t w, int64_t c) : channels(c), width(w), height(h) {}
+  PAL_HD PixelPlace of(int64_t i) const {
+    const auto pixel = channels.parts(i), row = width.parts(pixel.q), image = height.parts(row.q);
+    return {pixel.r, image.r, row.r, image.q};
+  }
+};
+
 // Windows along an extent with zeros around it; none where the window is larger.
 inline int64_t window_count(int64_t extent, int64_t before, int64_t after, int64_t kernel,
                             int64_t stride) {
@@ -31,7 +45,7 @@ inline int64_t window_count(int64_t extent, int64_t before, int64_t after, int64
 
 // The first window that ends at `at` or later, counted from the first window's corner.
 PAL_HD inline int64_t first_window(int64_t at, int64_t kernel, int64_t stride) {
-  return at < kernel ? 0 : (at - kernel) / stride + 1;
+  return at < kernel ? 0 : divide(at - kernel, stride) + 1;
 }
 
 template <class S> Shape pooled(const Shape& x, const S& s) {

@@ -12,9 +12,12 @@ __global__ void log_softmax_kernel(T* y, const T* x, int64_t rows, int64_t width
   if (row >= rows) return;
   const int64_t base = row * width;
   const float lse = log_sum_exp(x + base, width);
-  for (int64_t j = lane_number(); j < width; j += kWarp) {
-    store(y, base + j, load(x, base + j) - lse);
-  }
+  const T* const rows_in[] = {x + base};
+  warp_map_row(y + base, rows_in, width, is_wide(x, width) && is_wide(y, width),
+               [&]<int n>(int64_t, float(&v)[1][n]) {
+#pragma unroll
+                 for (int k = 0; k < n; ++k) v[0][k] = v[0][k] - lse;
+               });
 }
 void run_log_softmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);

@@ -34,9 +34,14 @@ __global__ void softmax_kernel(T* y, const T* x, int64_t rows, int64_t width, Ro
   T* to = y + row * width;
   const float most = warp_row_max(from, limit);
   const float total = warp_row_sum(limit, [&](int64_t j) { return exp(load(from, j) - most); });
-  for (int64_t j = lane_number(); j < width; j += kWarp) {
-    store(to, j, j < limit ? exp(load(from, j) - most) / total : 0.0f);
-  }
+  const T* const rows_in[] = {from};
+  warp_map_row(to, rows_in, width, is_wide(x, width) && is_wide(y, width),
+               [&]<int n>(int64_t j, float(&v)[1][n]) {
+#pragma unroll
+                 for (int k = 0; k < n; ++k) {
+                   v[0][k] = j + k < limit ? exp(v[0][k] - most) / total : 0.0f;
+                 }
+               });
 }
 void run_softmax(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
@@ -58,9 +63,12 @@ __global__ void softmax_grad_kernel(T* dx, const T* y, const T* dy, int64_t rows
   const int64_t base = row * width;
   const float dot =
       warp_row_sum(width, [&](int64_t j) { return load(y, base + j) * load(dy, base + j); });
-  for (int64_t j = lane_number(); j < width; j += kWarp) {
-    store(dx, base + j, load(y, base + j) * (load(dy, base + j) - dot));
-  }
+  const T* const rows_in[] = {y + base, dy + base};
+  const bool wide = is_wide(dx, width) && is_wide(y, width) && is_wide(dy, width);
+  warp_map_row(dx + base, rows_in, width, wide, [&]<int n>(int64_t, float(&v)[2][n]) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) v[0][k] = v[0][k] * (v[1][k] - dot);
+  });
 }
 void run_softmax_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);

@@ -13,8 +13,13 @@ template <class F> __device__ double sum_for_all(int64_t count, double* shared, 
   __syncthreads();
   return all;
 }
-// Valid rows.
+// Valid rows of a chunk, and of all.
+__device__ double rows_counted(const float* count, const NormRows& r, int64_t chunk) {
+  const int64_t begin = chunk * r.per_chunk;
+  return r.all ? double(chunk_end(r, begin) - begin) : double(count[chunk]);
+}
 __device__ double rows_counted(const float* count, const NormRows& r, double* shared) {
+  if (r.all) return double(r.rows);
   return sum_for_all(r.chunks, shared, [&](int64_t k) { return double(count[k]); });
 }
 // What sums are divided by.
@@ -28,11 +33,11 @@ __global__ void batch_norm_moments_kernel(NormMoments to, const float* partial, 
   const double counted = rows_counted(count, r, shared), rows = at_least_one(counted);
   auto own = [&](int64_t chunk) {
     const float* p = partial + chunk * 3 * r.channels + c;
-    return double(count[chunk]) * double(p[0]) + double(p[r.channels]);
+    return rows_counted(count, r, chunk) * double(p[0]) + double(p[r.channels]);
   };
   const double center = sum_for_all(r.chunks, shared, own) / rows;
   const double m2 = tree_sum(r.chunks, shared, [&](int64_t chunk) {
-    const double n = double(count[chunk]);
+    const double n = rows_counted(count, r, chunk);
     if (n == 0) return 0.0;
     const double distance = own(chunk) / n - center;
     return double(partial[(chunk * 3 + 2) * r.channels + c]) + n * distance * distance;

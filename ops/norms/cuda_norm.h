@@ -11,6 +11,7 @@ namespace pal {
 // Rows of channels, and the chunks that sums go through.
 struct NormRows {
   int64_t rows, channels, per_chunk, chunks;
+  bool all = false;  // every row counts: nobody counts them
 };
 __device__ inline int64_t chunk_end(const NormRows& r, int64_t begin) {
   return begin + r.per_chunk < r.rows ? begin + r.per_chunk : r.rows;
@@ -35,18 +36,19 @@ struct NormGradientSums {
 void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const NormGradientSums& to,
                           const float* rstd);
 
-// Workspace: three sums of a chunk and channel, the valid rows of every chunk, and two numbers per
-// channel.
+// Workspace: three sums of a chunk and channel, the valid rows of every chunk where they are
+// counted, and two numbers per channel.
 struct NormSpace {
   float *partial, *count, *first, *second;
   NormSpace(const KernelArgs& a, const NormRows& r)
       : partial(reinterpret_cast<float*>(a.workspace)),
         count(partial + 3 * r.chunks * r.channels),
-        first(count + r.chunks),
+        first(count + (r.all ? 0 : r.chunks)),
         second(first + r.channels) {}
 };
 inline Prepared prepare_norm(const NormRows& r) {
-  return {.workspace = ((3 * r.chunks + 2) * r.channels + r.chunks) * int64_t(sizeof(float))};
+  const int64_t counts = r.all ? 0 : r.chunks;
+  return {.workspace = ((3 * r.chunks + 2) * r.channels + counts) * int64_t(sizeof(float))};
 }
 
 // partial[chunk] = {x of its first valid row, the sum of x less that, the sum of squared distances
@@ -75,7 +77,7 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* 
   }
   float* own = partial + chunk * 3 * r.channels + c;
   own[0] = first, own[r.channels] = sum, own[2 * r.channels] = m2;
-  if (c == 0) count[chunk] = float(n);
+  if (c == 0 && !r.all) count[chunk] = float(n);
 }
 
 // y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread. With relu:
@@ -168,7 +170,7 @@ __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, cons
     sum += d, dot += d * (load(x, i * r.channels + c) - center), ++n;
   }
   partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = dot;
-  if (c == 0) count[chunk] = float(n);
+  if (c == 0 && !r.all) count[chunk] = float(n);
 }
 
 struct NormGrad {

@@ -12,7 +12,7 @@ struct EveryRow {
 inline NormRows all_norm_rows(const TensorSpec& x) {
   const int64_t channels = x.shape.back(), rows = x.numel() / channels;
   const int64_t per_chunk = batch_norm_rows(channels);
-  return {rows, channels, per_chunk, blocks_of(rows, per_chunk)};
+  return {rows, channels, per_chunk, blocks_of(rows, per_chunk), true};
 }
 
 struct ValidRows {

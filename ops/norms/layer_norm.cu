@@ -23,9 +23,15 @@ __global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const 
     if (rstd_out) rstd_out[row] = rstd;
   }
   if (!y) return;
-  for (int64_t j = lane_number(); j < width; j += kWarp) {
-    store(y, row * width + j, (load(from, j) - mean) * rstd * gamma[j] + beta[j]);
-  }
+  const T* const rows_in[] = {from};
+  warp_map_row(y + row * width, rows_in, width, is_wide(x, width) && is_wide(y, width),
+               [&]<int n>(int64_t j, float(&v)[1][n]) {
+                 float factor[n], shift[n];
+                 load_parameter(gamma, j, factor), load_parameter(beta, j, shift);
+#pragma unroll
+                 for (int k = 0; k < n; ++k)
+                   v[0][k] = (v[0][k] - mean) * rstd * factor[k] + shift[k];
+               });
 }
 void run_layer_norm(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
@@ -56,9 +62,40 @@ __global__ void layer_norm_parameters_kernel(float* partial, const T* dy, const 
   mine[c] = dgamma, mine[width + c] = dbeta;
 }
 
-// dx[i] = v, or added[i] and what v is where it is stored.
-template <class T> __device__ void store_sum(T* dx, int64_t i, float v, const T* added) {
-  store(dx, i, added ? load(added, i) + as_stored<T>(v) : v);
+// What a row's dx is made of.
+struct RowGradient {
+  float mean, rstd, mean_g, mean_gn;
+};
+// dx of a row by a warp, or added and what dx is where it is stored. dx may lie over any of them.
+template <class T>
+__device__ void put_row_gradient(T* dx, const T* dy, const T* x, const float* gamma, const T* added,
+                                 int64_t width, bool wide, const RowGradient& r) {
+  // v: of dy, x, and what is added.
+  const auto put = [&]<int rows, int n>(int64_t j, float(&v)[rows][n]) {
+    float factor[n];
+    load_parameter(gamma, j, factor);
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const float normal = (v[1][k] - r.mean) * r.rstd;
+      const float d = r.rstd * (factor[k] * v[0][k] - r.mean_g - normal * r.mean_gn);
+      if constexpr (rows == 3)
+        v[0][k] = v[2][k] + as_stored<T>(d);
+      else
+        v[0][k] = d;
+    }
+  };
+  if (added) {
+    const T* const three[] = {dy, x, added};
+    warp_map_row(dx, three, width, wide, put);
+  } else {
+    const T* const two[] = {dy, x};
+    warp_map_row(dx, two, width, wide, put);
+  }
+}
+template <class T>
+__device__ bool all_wide(const T* dx, const T* dy, const T* x, const T* added, int64_t width) {
+  return is_wide(dx, width) && is_wide(dy, width) && is_wide(x, width) &&
+         (!added || is_wide(added, width));
 }
 
 template <class T>
@@ -73,11 +110,26 @@ __global__ void layer_norm_grad_kernel(T* dx, const T* dy, const T* x, const flo
   const float of_gn = warp_row_sum(width, [&](int64_t j) {
     return gamma[j] * load(dy, base + j) * ((load(x, base + j) - mean) * rstd);
   });
-  const float mean_g = of_g / float(width), mean_gn = of_gn / float(width);
-  for (int64_t j = lane_number(); j < width; j += kWarp) {
-    const float n = (load(x, base + j) - mean) * rstd;
-    store_sum(dx, base + j, rstd * (gamma[j] * load(dy, base + j) - mean_g - n * mean_gn), added);
+  put_row_gradient(dx + base, dy + base, x + base, gamma, added ? added + base : nullptr, width,
+                   all_wide(dx, dy, x, added, width),
+                   {mean, rstd, of_g / float(width), of_gn / float(width)});
+}
+
+// The gradients of parameters of columns c and c + 1, of rows `first` to `behind`, onto those so
+// far.
+template <class T>
+__device__ void add_two_columns(float* dgamma, float* dbeta, const T* dy, const T* x,
+                                const float* means, const float* rstds, int64_t first,
+                                int64_t behind, int64_t width, int64_t c) {
+  float g[2] = {dgamma[c], dgamma[c + 1]}, b[2] = {dbeta[c], dbeta[c + 1]};
+  for (int64_t r = first; r < behind; ++r) {
+    float d[2], v[2];
+    unpack<T>(*reinterpret_cast<const uint32_t*>(dy + r * width + c), d);
+    unpack<T>(*reinterpret_cast<const uint32_t*>(x + r * width + c), v);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) g[k] += d[k] * ((v[k] - means[r]) * rstds[r]), b[k] += d[k];
   }
+  dgamma[c] = g[0], dgamma[c + 1] = g[1], dbeta[c] = b[0], dbeta[c + 1] = b[1];
 }
 
 // Both for a chunk of rows by a block, of rows that have at most so many columns: each row is
@@ -90,6 +142,8 @@ __global__ void layer_norm_chunk_kernel(T* dx, float* partial, const T* dy, cons
                                         const T* added) {
   float* dgamma = shared_memory<float>();
   float* dbeta = dgamma + width;
+  const bool wide = all_wide(dx, dy, x, added, width);
+  const bool pairs = wide && width % (2 * blockDim.x) == 0;  // as many for each thread
   for (int64_t c = threadIdx.x; c < 2 * width; c += blockDim.x) dgamma[c] = 0;
   __syncthreads();
   const int64_t begin = blockIdx.x * per_chunk;
@@ -105,22 +159,27 @@ __global__ void layer_norm_chunk_kernel(T* dx, float* partial, const T* dy, cons
       });
     }
     const int64_t behind = first + kRowsPerBlock < end ? first + kRowsPerBlock : end;
-    for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-      float g = dgamma[c], b = dbeta[c];
-      for (int64_t r = first; r < behind; ++r) {
-        const float d = load(dy, r * width + c);
-        g += d * ((load(x, r * width + c) - means[r]) * rstds[r]);
-        b += d;
+    if (pairs) {
+      if constexpr (sizeof(T) == 2) {
+        for (int64_t c = 2 * int64_t(threadIdx.x); c < width; c += 2 * blockDim.x) {
+          add_two_columns(dgamma, dbeta, dy, x, means, rstds, first, behind, width, c);
+        }
       }
-      dgamma[c] = g, dbeta[c] = b;
+    } else {
+      for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
+        float g = dgamma[c], b = dbeta[c];
+        for (int64_t r = first; r < behind; ++r) {
+          const float d = load(dy, r * width + c);
+          g += d * ((load(x, r * width + c) - means[r]) * rstds[r]);
+          b += d;
+        }
+        dgamma[c] = g, dbeta[c] = b;
+      }
     }
     __syncthreads();  // dx may lie over dy or x, which all have read by now
     if (row >= end) continue;
-    const float mean_g = of_g / float(width), mean_gn = of_gn / float(width);
-    for (int64_t j = lane_number(); j < width; j += kWarp) {
-      const float n = (load(x, base + j) - mean) * rstd;
-      store_sum(dx, base + j, rstd * (gamma[j] * load(dy, base + j) - mean_g - n * mean_gn), added);
-    }
+    put_row_gradient(dx + base, dy + base, x + base, gamma, added ? added + base : nullptr, width,
+                     wide, {mean, rstd, of_g / float(width), of_gn / float(width)});
   }
   __syncthreads();
   float* mine = partial + blockIdx.x * 2 * width;

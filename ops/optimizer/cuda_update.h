@@ -62,15 +62,14 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
                     .vector = reinterpret_cast<uintptr_t>(t.g) % 16 == 0};
   const int64_t block = int(blockIdx.x) - tensors.first_block[which];
   for (int64_t k = 0; k < kStretch; ++k) {
-    const int64_t i = ((block * kStretch + k) * blockDim.x + threadIdx.x) * kGroup;
-    if (i >= t.n) return;
-    const int n = group_size(i, t.n);
+    const Eight eight((block * kStretch + k) * blockDim.x + threadIdx.x, t.n, true);
+    if (eight.none()) return;
     float w[kGroup], g[kGroup], s[2][kGroup];
-    load8(f32_at(t.w), i, n, w);
+    eight.load(f32_at(t.w), w);
 #pragma unroll
-    for (int m = 0; m < Rule::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
+    for (int m = 0; m < Rule::kStates; ++m) eight.load(f32_at(t.s[m]), s[m]);
     if (step.apply) {
-      load8(g_in, i, n, g);
+      eight.load(g_in, g);
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
         const Updated y = rule(w[e], step.gradient(g[e]), Rule::kStates > 0 ? s[0][e] : 0,
@@ -78,10 +77,10 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
         w[e] = y.w, s[0][e] = y.first, s[1][e] = y.second;
       }
     }
-    if (t.w_out) store8(f32_at(t.w_out), i, n, w);
+    if (t.w_out) eight.store(f32_at(t.w_out), w);
 #pragma unroll
     for (int m = 0; m < Rule::kStates; ++m) {
-      if (t.s_out[m]) store8(f32_at(t.s_out[m]), i, n, s[m]);
+      if (t.s_out[m]) eight.store(f32_at(t.s_out[m]), s[m]);
     }
   }
 }

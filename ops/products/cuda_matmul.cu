@@ -28,8 +28,9 @@ struct Convert {
 };
 void convert(const KernelArgs& a, void* to, DType to_type, const void* from, DType from_type,
              int64_t n) {
-  const Operands<1> operands{
+  Operands<1> operands{
       .in = {stored(from, {{n}, from_type})}, .out = stored(to, {{n}, to_type}), .n = n};
+  operands.choose_eights();
   launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), a, operands, Convert{});
 }
 
@@ -41,12 +42,14 @@ __global__ void mask_kernel(Stored y, int64_t rows, int64_t width, int64_t leadi
   const int n = column < width ? group_size(column, width) : 0;
   float v[kGroup];
   if (y.type == DType::bit && width % kGroup) {  // the group's bits may lie in two bytes
-    for (int k = 0; k < n; ++k) v[k] = load1(y, first + k);
-  } else if (n) {
-    load8(y, first, n, v);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = k < n ? load1(y, first + k) : 0;
+  } else {
+    load8(y, n ? first : 0, n, v);
   }
   uint32_t byte = 0;
-  for (int k = 0; k < n; ++k) byte |= uint32_t(0 < v[k] && v[k] < kInfinity) << k;
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) byte |= uint32_t(k < n && 0 < v[k] && v[k] < kInfinity) << k;
   mask[i] = uint8_t(byte);
 }
 
@@ -89,14 +92,15 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   s.copy_b = !halves && b != DType::f32;
   s.copy_out = !halves && out != DType::f32;
   shape.in = halves ? a : DType::f32, shape.out = halves ? out : DType::f32;
-  s.copy_bias = shape.bias && shape.out != DType::f32;  // cuBLASLt's bias has the result's type
+  // cuBLASLt's bias has the result's type. A step hands over such copies (matmul_card_type).
+  s.copy_bias = shape.bias && in[3].dtype != shape.out;
   s.epilogue = epilogue;
   // Copies begin on wide ones.
   ProductBoundaries boundaries;
   if (!s.copy_a) boundaries.a = row_boundary(in[0]);
   if (!s.copy_b) boundaries.b = row_boundary(in[1]);
   if (!s.copy_out) boundaries.c = row_boundary(result);
-  if (!s.copy_bias) boundaries.bias = row_boundary({{shape.n}, DType::f32});
+  if (!s.copy_bias) boundaries.bias = row_boundary({{shape.n}, shape.out});
   // A kernel behind the product does what the library's epilogue is not trusted with.
   const bool trusted = epilogue != Epilogue::relu_grad || reads_masks_as_written(device, shape.in);
   s.product = std::make_unique<CudaProduct>(device, op, shape, boundaries,
@@ -136,7 +140,7 @@ void run_matmul_cuda(const KernelArgs& a) {
   const void* bias = s.epilogue == Epilogue::relu_grad ? nullptr : input_if_present(a, 3);
   if (s.copy_bias) {
     const int64_t n = a.in_spec[3].numel();
-    convert(a, a.workspace + s.bias_at, a.out_spec[0].dtype, bias, DType::f32, n);
+    convert(a, a.workspace + s.bias_at, a.out_spec[0].dtype, bias, a.in_spec[3].dtype, n);
     bias = a.workspace + s.bias_at;
   }
   s.product->run(stream_of(a), left, right, sum, out, bias, a.workspace,

@@ -51,9 +51,20 @@ Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
   }
   const TensorSpec result{out, attrs.dtype};
   require(!present(in, 2) || in[2] == result, text, " + ", in[2], ": the sum should be ", result);
-  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}}, text, ": the bias should be f32[",
-          out.back(), "], is ", in.size() > 3 ? in[3] : result);
+  const Shape row{out.back()};
+  const DType on_card = rounds_bias(in, attrs) ? attrs.dtype : DType::f32;
+  require(!present(in, 3) || in[3] == TensorSpec{row} || in[3] == TensorSpec{row, on_card}, text,
+          ": the bias should be f32[", out.back(), "], is ", in.size() > 3 ? in[3] : result);
   return {result};
+}
+
+// cuBLASLt takes a bias in the result's type alone.
+bool rounds_bias(SpecSpan in, const MatmulAttrs& attrs) {
+  return attrs.dtype != DType::f32 && in[0].dtype == attrs.dtype && in[1].dtype == attrs.dtype;
+}
+DType matmul_card_type(size_t operand, SpecSpan in, const Attrs& attributes) {
+  auto& attrs = attributes.as<MatmulAttrs>();
+  return operand == 3 && rounds_bias(in, attrs) ? attrs.dtype : DType::f32;
 }
 
 namespace {
@@ -70,6 +81,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
   if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
+  if (present(in, 3)) state->copies.bias = reserve_f32_copy(in[3], bytes);
   Prepared prepared{.state = state, .workspace = bytes};
   if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && state->copies.b == kNoCopy &&
       in[1].bytes() <= kLargestPacked) {
@@ -123,6 +135,9 @@ std::vector<Example> matmul_examples() {
       {.operands = {example({6, 18}, half), example({18, 10}, half), absent_example(),
                     example({10})},
        .attrs = MatmulAttrs{.dtype = half}},
+      {.operands = {example({6, 18}, half), example({18, 10}, half), absent_example(),
+                    example({10}, half)},
+       .attrs = MatmulAttrs{.dtype = half}},
       {.operands = {example({6, 5}, f32), example({5, 4}, half), absent_example(), example({4})},
        .attrs = MatmulAttrs{}},
       {.operands = {example({3, 5}, DType::f16), example({4, 5}, DType::f16), absent_example()},
@@ -157,6 +172,7 @@ const OpDef matmul_op{
     .gradient = gradient,
     .optional_from = 2,
     .shares = {{0, 2}},
+    .card_type = matmul_card_type,
     .cost = cost,
     .cpu = {.run = run_product, .prepare = prepare},
     .cuda = &matmul_cuda,

@@ -21,11 +21,15 @@ struct ProductShape;  // ops/libraries/matmul_product.h
 ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs);
 // The result of these operands, checked.
 Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs);
+// Whether a card reads a bias in the result's type: where the operands have it too.
+bool rounds_bias(SpecSpan in, const MatmulAttrs& attrs);
+DType matmul_card_type(size_t operand, SpecSpan in, const Attrs& attrs);  // OpDef::card_type
 // What matmul_relu is tested with, too.
 std::vector<Example> matmul_examples();
 
 // op(a)·op(b) (+ bias, in every row) (+ c), op the identity or, with ta or tb, the transpose; the
-// result may be written over c. Operands f32, bf16 or f16, sums in f32, c of the result's type.
+// result may be written over c. Operands f32, bf16 or f16, sums in f32, c of the result's type; the
+// bias f32, or as a card reads it.
 //   neither:  (.., K)·(K, N) -> (.., N); leading axes count as rows
 //   tb:       (.., K)·(N, K)ᵀ -> (.., N)
 //   ta:       (.., M)ᵀ·(.., N) -> (M, N), summed over all leading axes: a weight's gradient

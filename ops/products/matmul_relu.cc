@@ -139,6 +139,7 @@ const OpDef matmul_relu_op{
     .optional_from = 2,
     .shares = {{0, 2}},
     .zeros = makes_zeros,
+    .card_type = matmul_card_type,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
       return with_relu(matmul_op.cost(in, out, attrs), out);
     },

@@ -10,8 +10,8 @@
 namespace pal {
 
 // Where operands are stored in a type that the processor does not multiply, or in two different
-// ones, f32 copies in the workspace stand for them: a, b and the result, after the product's own
-// scratch.
+// ones, f32 copies in the workspace stand for them: a, b, the bias and the result, after the
+// product's own scratch.
 struct ProductState {
   std::unique_ptr<Product> product;
   F32Copies copies;
@@ -22,7 +22,8 @@ inline void run_product(const KernelArgs& a) {
   const ProductState& s = *static_cast<const ProductState*>(a.state);
   const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
   float* result = f32_result(a, s.copies.out, input_if_present(a, 2));
-  s.product->run(left, right, result, input_if_present(a, 3), a.workspace, a.queue);
+  const float* bias = input_if_present(a, 3) ? f32_operand(a, 3, s.copies.bias) : nullptr;
+  s.product->run(left, right, result, bias, a.workspace, a.queue);
   store_f32_result(a, s.copies.out);
 }
 

@@ -12,7 +12,9 @@ __global__ void hold_kernel(Stored y, Stored x, Stored prev, const int32_t* leng
   const auto [row, j, at, n] = row_group(rows, width);
   if (n == 0) return;
   float v[kGroup];
-  load8(t < lengths[row] ? x : prev, at, n, v);
+  Stored from = x;  // both have its type
+  if (t >= lengths[row]) from.data = prev.data, from.vector = prev.vector;
+  load8(from, at, n, v);
   store8(y, at, n, v);
 }
 void run_hold(const KernelArgs& a) {

@@ -38,6 +38,18 @@ void sum_block(const T* x, int64_t width, int64_t begin, int64_t end, int64_t co
   }
 }
 
+// to[j] = sum of the chunks' sums, group by group, of columns [column, column + n).
+void sum_chunks(const float* partial, int64_t width, int64_t chunks, int64_t column, int64_t n,
+                float* to) {
+  if (chunks <= kSumChunks) return sum_block(partial, width, 0, chunks, column, n, to);
+  alignas(64) float group[kColumns];
+  for (int64_t j = 0; j < n; ++j) to[j] = 0;
+  for (int64_t c = 0; c < chunks; c += kSumChunks) {
+    sum_block(partial, width, c, std::min(chunks, c + kSumChunks), column, n, group);
+    for (int64_t j = 0; j < n; ++j) to[j] += group[j];
+  }
+}
+
 // Partial sums of every kSumRows rows, then those in order, then the sum so far.
 template <class T> void sum_leading(const KernelArgs& a) {
   const T* x = a.input<T>(0);
@@ -65,7 +77,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
       const int64_t column = block * kColumns, n = std::min(kColumns, width - column);
       alignas(64) float sums[kColumns], buffer[kColumns];
       if (chunks > 1)
-        sum_block<float>(partial, width, 0, chunks, column, n, sums);
+        sum_chunks(partial, width, chunks, column, n, sums);
       else
         sum_block(x, width, 0, rows, column, n, sums);
       if (a.input(1)) {

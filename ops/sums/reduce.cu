@@ -11,6 +11,45 @@ namespace {
 
 // ---- sum_leading ----
 
+constexpr int kGroupWarps = kThreads / kWarp;  // groups of chunks that a block adds up itself
+
+// to[c] = the sum of the groups' sums of kSumChunks chunks (+ so_far[c]); a warp has a group, and a
+// block 32 columns of all of them.
+__global__ void sum_groups_kernel(Stored to, const float* partial, int64_t chunks, int64_t width,
+                                  Stored so_far) {
+  float* groups = shared_memory<float>();
+  const int64_t c = int64_t(blockIdx.x) * kWarp + lane_number();
+  const int64_t begin = warp_number() * kSumChunks;
+  const int64_t end = begin + kSumChunks < chunks ? begin + kSumChunks : chunks;
+  float sum = 0;
+  if (c < width) {
+#pragma unroll 16
+    for (int64_t k = begin; k < end; ++k) sum += partial[k * width + c];
+  }
+  groups[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp_number() || c >= width) return;
+  sum = 0;
+  for (int64_t g = 0; g * kSumChunks < chunks; ++g) sum += groups[g * kWarp + lane_number()];
+  if (so_far.data) sum = load1(so_far, c) + sum;
+  store1(to, c, sum);
+}
+
+// The chunks' sums; behind them there is room for the groups', where one block does not have all.
+void sum_chunks(const KernelArgs& a, const Stored& to, float* partial, int64_t chunks,
+                int64_t width, const Stored& so_far) {
+  const int64_t groups = blocks_of(chunks, kSumChunks);
+  if (groups == 1) return sum_partials(a, to, partial, chunks, width, width, so_far);
+  if (groups <= kGroupWarps) {
+    return launch(sum_groups_kernel, {blocks_of(width, kWarp)}, kThreads, kThreads * sizeof(float),
+                  stream_of(a), to, partial, chunks, width, so_far);
+  }
+  float* sums = partial + chunks * width;
+  launch(sum_rows_kernel<float>, {blocks_of(width, kColumnThreads) * groups}, kColumnThreads, a,
+         Stored{.data = sums}, partial, chunks, width, width, kSumChunks, Stored{});
+  sum_partials(a, to, sums, groups, width, width, so_far);
+}
+
 void run_sum_leading(const KernelArgs& a) {
   const int64_t width = a.out_spec[0].numel();
   if (width == 0) return;
@@ -27,13 +66,14 @@ void run_sum_leading(const KernelArgs& a) {
     }
     launch(sum_rows_kernel<T>, {blocks * chunks}, kColumnThreads, a, Stored{.data = partial}, x,
            rows, width, width, kSumRows, Stored{});
-    sum_partials(a, out, partial, chunks, width, width, so_far);
+    sum_chunks(a, out, partial, chunks, width, so_far);
   });
 }
 Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   const int64_t rows = leading_numel(in[0].shape, attrs.as<SumLeadingAttrs>().axes);
-  const int64_t chunks = blocks_of(rows, kSumRows);
-  return {.workspace = chunks > 1 ? chunks * out[0].numel() * int64_t(sizeof(float)) : 0};
+  const int64_t chunks = blocks_of(rows, kSumRows), groups = blocks_of(chunks, kSumChunks);
+  const int64_t sums = chunks > 1 ? chunks + (groups > kGroupWarps ? groups : 0) : 0;
+  return {.workspace = sums * out[0].numel() * int64_t(sizeof(float))};
 }
 
 // ---- sum_all ----

@@ -41,11 +41,11 @@ __global__ void cast_kernel(CastTensors tensors) {
   const Stored x = cast_operand(t.x, t.type), y = cast_operand(t.y, tensors.type);
   const int64_t block = int(blockIdx.x) - t.first_block;
   for (int64_t k = 0; k < kCastStretch; ++k) {
-    const int64_t i = ((block * kCastStretch + k) * blockDim.x + threadIdx.x) * kGroup;
-    if (i >= t.n) return;
+    const Eight eight((block * kCastStretch + k) * blockDim.x + threadIdx.x, t.n, true);
+    if (eight.none()) return;
     float v[kGroup];
-    load8(x, i, group_size(i, t.n), v);
-    store8(y, i, group_size(i, t.n), v);
+    eight.load(x, v);
+    eight.store(y, v);
   }
 }
 

@@ -17,13 +17,24 @@ namespace {
 // Of each pair of columns: 10000^(-2i/D).
 using Frequencies = std::vector<double>;
 
-Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  const int64_t width = in[0].shape[2];
-  auto frequencies = std::make_shared<Frequencies>();
+Frequencies frequencies_of(int64_t width) {
+  Frequencies frequencies;
   for (int64_t i = 0; 2 * i < width; ++i) {
-    frequencies->push_back(std::pow(10000.0, -2.0 * double(i) / double(width)));
+    frequencies.push_back(std::pow(10000.0, -2.0 * double(i) / double(width)));
   }
-  return {.state = std::move(frequencies)};
+  return frequencies;
+}
+
+// Columns j .. j + n of PE(at).
+void fill_position(double at, const Frequencies& frequencies, int64_t j, int64_t n, float* to) {
+  for (int64_t e = 0; e < n; ++e) {
+    const double angle = at * frequencies[size_t((j + e) / 2)];
+    to[e] = float((j + e) % 2 == 0 ? std::sin(angle) : std::cos(angle));
+  }
+}
+
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.state = std::make_shared<Frequencies>(frequencies_of(in[0].shape[2]))};
 }
 
 void run(const KernelArgs& a) {
@@ -37,11 +48,7 @@ void run(const KernelArgs& a) {
   parallel_chunks(a.queue, steps * tiles, 1, [&](int64_t unit, int64_t) {
     alignas(64) float position[kTile], buffer[2][kTile];
     const int64_t t = unit / tiles, j = unit % tiles * kTile, n = std::min(kTile, width - j);
-    const double at = double(t + (first ? *first : 0));
-    for (int64_t e = 0; e < n; ++e) {
-      const double angle = at * frequencies[size_t((j + e) / 2)];
-      position[e] = float((j + e) % 2 == 0 ? std::sin(angle) : std::cos(angle));
-    }
+    fill_position(double(t + (first ? *first : 0)), frequencies, j, n, position);
     for (int64_t b = 0; b < batch; ++b) {
       const int64_t i = (t * batch + b) * width + j;
       const float* x = load_tile(a.in[0], type, i, n, buffer[0]);
@@ -86,6 +93,15 @@ const OpDef add_positions_op{
                  {.operands = {example({40, 3, 530}), absent_example()},
                   .attrs = AddPositionsAttrs{1.5f}}},
 };
+
+std::vector<float> position_table(int64_t steps, int64_t width) {
+  std::vector<float> out(size_t(steps * width));
+  const Frequencies frequencies = frequencies_of(width);
+  for (int64_t t = 0; t < steps; ++t) {
+    fill_position(double(t), frequencies, 0, width, out.data() + t * width);
+  }
+  return out;
+}
 
 Val add_positions(Val x, float factor, Val first) {
   return x.builder->emit1(add_positions_op, {x, first}, AddPositionsAttrs{factor});

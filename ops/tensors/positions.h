@@ -1,5 +1,7 @@
 // Sinusoidal positions (Vaswani et al. 2017, section 3.5).
 #pragma once
+#include <vector>
+
 #include "core/op.h"
 #include "core/val.h"
 
@@ -16,5 +18,8 @@ struct AddPositionsAttrs {
 // x (T, B, D) -> factor x[t,b,:] + PE(first + t), with first i32 (1), absent: 0, and
 //   PE(pos)[2i] = sin(pos / 10000^(2i/D)),  PE(pos)[2i+1] = cos(pos / 10000^(2i/D)).
 Val add_positions(Val x, float factor = 1, Val first = {});
+
+// PE(0), PE(1), .. (steps, D).
+std::vector<float> position_table(int64_t steps, int64_t width);
 
 }  // namespace pal

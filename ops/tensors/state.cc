@@ -1,4 +1,4 @@
-// assign: new = x.   moving_average: new = old + momentum (x - old).
+// assign: new = x.   moving_average: new = old + momentum (x - old), of many states in one node.
 #include "ops/tensors/state.h"
 
 #include "core/builder.h"
@@ -8,10 +8,29 @@
 namespace pal {
 namespace {
 
-// Whether an update is to be made, as its gate, operand 2, says.
-bool applies(const KernelArgs& a) {
-  const auto* gate = a.input<Gate>(2);
+// Whether an update is to be made, as its gate says.
+bool applies(const KernelArgs& a, size_t gate_operand = 2) {
+  const auto* gate = a.input<Gate>(gate_operand);
   return !gate || gate->apply != 0;
+}
+
+constexpr size_t kAverageOperands = 3;  // old, x, gate
+
+void run_moving_averages(const KernelArgs& a) {
+  const float momentum = a.attrs.as<MovingAverageAttrs>().momentum;
+  const auto moved = [momentum](float old, float x) { return old + momentum * (x - old); };
+  for (size_t k = 0, first = 0; k < a.out.size(); ++k, first += kAverageOperands) {
+    if (!a.out[k]) continue;
+    const KernelArgs one{.in = a.in.subspan(first, kAverageOperands),
+                         .out = a.out.subspan(k, 1),
+                         .in_spec = a.in_spec.subspan(first, kAverageOperands),
+                         .out_spec = a.out_spec.subspan(k, 1),
+                         .attrs = a.attrs,
+                         .state = nullptr,
+                         .workspace = nullptr,
+                         .queue = a.queue};
+    applies(one) ? map_elements<2>(one, moved) : copy_operand(one);
+  }
 }
 bool has_gate(SpecSpan in) {
   require_operands(in, 2, 3);
@@ -21,6 +40,18 @@ bool has_gate(SpecSpan in) {
 }
 ExampleOperand gate_example() {
   return {.spec = gate_spec(), .lo = 0.5f, .hi = 1, .differentiable = false};
+}
+
+// Of one state and of several.
+std::vector<Example> moving_average_examples() {
+  const ExampleOperand small = constant(example({19})), half = example({21}, DType::bf16),
+                       large = constant(example({33, 1031})), no = absent_example();
+  return {{.operands = {small, small, no}, .attrs = MovingAverageAttrs{0.1f}},
+          {.operands = {half, constant(example({21})), gate_example()},
+           .attrs = MovingAverageAttrs{0.5f}},
+          {.operands = {large, large, gate_example(), half, half, gate_example(), small, small,
+                        gate_example()},
+           .attrs = MovingAverageAttrs{0.01f}}};
 }
 
 }  // namespace
@@ -59,28 +90,24 @@ const OpDef moving_average_op{
     .name = "moving_average",
     .formula = "new = old + momentum (x - old)",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      has_gate(in);
-      require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype), in[0],
-              ", ", in[1], ": shapes differ");
-      return {{in[0].shape, in[0].dtype}};
+      require(!in.empty() && in.size() % kAverageOperands == 0, "takes groups of old, x, gate");
+      Specs out;
+      for (size_t first = 0; first < in.size(); first += kAverageOperands) {
+        const TensorSpec &old = in[first], &x = in[first + 1];
+        has_gate(in.subspan(first, kAverageOperands));
+        require(old.shape == x.shape && is_float(old.dtype) && is_float(x.dtype), old, ", ", x,
+                ": shapes differ");
+        out.push_back({old.shape, old.dtype});
+      }
+      return out;
     },
     .optional_from = 2,
+    .arity = int(kAverageOperands),
     .shares = {{0, 0}},
     .writes_state = true,
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  if (!applies(a)) return copy_operand(a);
-                  const float momentum = a.attrs.as<MovingAverageAttrs>().momentum;
-                  map_elements<2>(
-                      a, [momentum](float old, float x) { return old + momentum * (x - old); });
-                }},
+    .cpu = {.run = run_moving_averages},
     .cuda = &moving_average_cuda,
-    .examples = {{.operands = {constant(example({19})), constant(example({19}))},
-                  .attrs = MovingAverageAttrs{0.1f}},
-                 {.operands = {example({21}, DType::bf16), constant(example({21})), gate_example()},
-                  .attrs = MovingAverageAttrs{0.5f}},
-                 {.operands = {constant(example({33, 1031})), constant(example({33, 1031}))},
-                  .attrs = MovingAverageAttrs{0.01f}}},
+    .examples = moving_average_examples(),
 };
 
 Val assign(Val old, Val x, Val gate) {

@@ -29,6 +29,7 @@ constexpr int64_t kManyAccesses = 2 << 20;
 constexpr int64_t kWholeThreads = 65536;  // a grid of at most so many is run whole
 constexpr size_t kDoneBytes = 1 << 20;    // copies and fills of at most so many are done
 constexpr int64_t kSmall = 8 << 20;       // bytes of an operand that stays in a cache of 50 MiB
+constexpr int kFollowed = 64;             // accesses of a thread whose warp's sectors are counted
 
 // The accesses of a window of blocks. A block's threads run one behind the other, as if each had
 // the block's cache to itself: a thread's own accesses, times the threads, stand for the time.
@@ -43,12 +44,17 @@ class Accesses {
   void begin_block(int threads) {
     ++block_, threads_ = threads;
     std::fill(std::begin(bytes_), std::end(bytes_), 0);
+    std::fill(std::begin(accesses_), std::end(accesses_), 0);
+    for (std::vector<uintptr_t>& sectors : warp_sectors_) sectors.clear();
+    first_block_ = block_ == 1;
   }
   void touch(const void* p, size_t bytes, bool writes) {
     int64_t& mine = bytes_[threadIdx.x];
     const int64_t now = mine * threads_ / kSector;
     mine += int64_t(bytes), ++made;
     const auto at = reinterpret_cast<uintptr_t>(p);
+    const int number = accesses_[threadIdx.x]++;
+    if (first_block_ && number < kFollowed) follow(at, bytes, number);
     for (uintptr_t s = at / kSector; s <= (at + bytes - 1) / kSector; ++s) touch(s, now, writes);
   }
   void begin_launch(const std::vector<KernelCounter::Bytes>& operands) {
@@ -56,8 +62,9 @@ class Accesses {
     for (const KernelCounter::Bytes& o : operands) {
       if (o.at && o.size <= kSmall) small_.push_back({reinterpret_cast<uintptr_t>(o.at), o.size});
     }
-    read = written = flops = 0, made = 0;
+    read = written = flops = asked = 0, made = 0, followed_blocks = 0;
   }
+  void end_block() { followed_blocks += first_block_; }
   // What is read by a launch of which so many times more blocks ran, or would have.
   double all_read(double scale) const {
     double all = read * scale;
@@ -65,7 +72,8 @@ class Accesses {
     return all;
   }
   double read = 0, written = 0, flops = 0;  // read: of others than small operands
-  int64_t made = 0;
+  double asked = 0;                         // in the first block of each window: so many of them
+  int64_t made = 0, followed_blocks = 0;
 
  private:
   struct Small {
@@ -111,6 +119,15 @@ class Accesses {
       count_read(sector * kSector);
     }
   }
+  // Access `number` of each of a warp's threads is one instruction.
+  void follow(uintptr_t at, size_t bytes, int number) {
+    const size_t instruction = size_t(threadIdx.x / 32) * kFollowed + size_t(number);
+    std::vector<uintptr_t>& sectors = warp_sectors_[instruction];
+    for (uintptr_t s = at / kSector; s <= (at + bytes - 1) / kSector; ++s) {
+      if (std::find(sectors.begin(), sectors.end(), s) != sectors.end()) continue;
+      sectors.push_back(s), asked += kSector;
+    }
+  }
   void count_read(uintptr_t at) {
     for (Small& o : small_) {
       if (at + kSector > o.at && at < o.at + uintptr_t(o.size)) {
@@ -148,6 +165,9 @@ class Accesses {
   unsigned block_ = 0;
   int64_t threads_ = 1;
   int64_t bytes_[1024] = {};  // that each thread of the block has touched
+  int accesses_[1024] = {};   // of each
+  bool first_block_ = false;  // of its window
+  std::vector<uintptr_t> warp_sectors_[32 * kFollowed];
 };
 
 void touch(Accesses& accesses, const void* p, size_t bytes, bool writes) {
@@ -214,6 +234,7 @@ void count_grid(unsigned blocks, int threads, const std::function<void(unsigned)
     for (unsigned b = from; b < to; ++b, ++ran) {
       accesses.begin_block(threads);
       run(b);
+      accesses.end_block();
     }
   };
   try {
@@ -234,7 +255,9 @@ void count_grid(unsigned blocks, int threads, const std::function<void(unsigned)
   watching = nullptr;
   const double scale = double(blocks) / double(ran);
   launch.read = accesses.all_read(scale), launch.written = accesses.written * scale;
-  launch.product_flops = accesses.flops * scale;
+  launch.asked =
+      accesses.asked * double(blocks) / double(std::max<int64_t>(accesses.followed_blocks, 1));
+  launch.product_flops = accesses.flops * scale, launch.accesses = double(accesses.made) * scale;
   counted->launches.push_back(std::move(launch));
 }
 

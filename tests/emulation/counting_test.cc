@@ -114,6 +114,25 @@ TEST_F(Counting, WhatABlockWroteItDoesNotMoveAgain) {
   EXPECT_EQ(count.written, 4096);
 }
 
+// A thread has two fours side by side, or a warp's threads have: the same sectors, asked for twice.
+__global__ void fours_kernel(float4* y, const float4* x, bool apart) {
+  for (int k = 0; k < 2; ++k) {
+    const int64_t warp = thread_number() / 32 * 64, lane = thread_number() % 32;
+    const int64_t i = warp + (apart ? lane + 32 * k : 2 * lane + k);
+    y[i] = x[i];
+  }
+}
+TEST_F(Counting, SectorsThatAWarpAsksFor) {
+  auto *y = reinterpret_cast<float4*>(floats(1 << 21)),
+       *x = reinterpret_cast<float4*>(floats(1 << 21));
+  for (const bool apart : {false, true}) {
+    const LaunchCount count =
+        counted(fours_kernel, Grid(1024), 256, 0, cudaStream_t(), y, x, apart);
+    EXPECT_EQ(count.read, double(8 << 20));
+    EXPECT_EQ(count.asked, (apart ? 1 : 2) * (count.read + count.written));
+  }
+}
+
 TEST_F(Counting, CopiesAndFillsAreLaunches) {
   float *x = floats(1 << 20), *y = floats(1 << 20);
   const std::vector<LaunchCount> all = counter_->count([&] {

@@ -9,7 +9,9 @@
 #include "ops/norms/lrn.h"
 #include "ops/optimizer/adam.h"
 #include "ops/sums/gates.h"
+#include "ops/sums/reduce.h"
 #include "ops/tensors/embedding.h"
+#include "ops/tensors/state.h"
 
 namespace pal::test {
 
@@ -66,6 +68,22 @@ std::vector<Example> convolutions(const OpDef& op) {
       s.attrs.height = s.w[1], s.attrs.width = s.w[2];
       out.push_back({.operands = {example(s.x), example(s.y), example(s.w)}, .attrs = s.attrs});
     }
+  }
+  return out;
+}
+
+// The operator's examples in 16 bits, in rows that are moved 16 bytes at a time: more than a warp
+// moves at once.
+std::vector<Example> wide_rows(const OpDef& op) {
+  std::vector<Example> out;
+  for (Example wide : op.examples) {
+    const TensorSpec& first = wide.operands[0].spec;
+    const int64_t width = first.shape.back();
+    if (first.dtype != DType::bf16 && first.dtype != DType::f16) continue;
+    for (ExampleOperand& x : wide.operands) {
+      if (!x.absent && x.spec.shape.back() == width) x.spec.shape[x.spec.shape.rank() - 1] = 296;
+    }
+    out.push_back(std::move(wide));
   }
   return out;
 }
@@ -129,6 +147,21 @@ std::vector<Example> examples_of(const OpDef& op) {
     Example many{.operands = {scalars, absent_example()}, .attrs = ClipNormAttrs{0.5f}};
     for (int k = 0; k < 600; ++k) {
       many.operands.push_back(k % 7 ? example({1}, DType::f32, 0, 4) : absent_example());
+    }
+    out.push_back(std::move(many));
+  } else if (name.starts_with("layer_norm") || name.starts_with("softmax") ||
+             name == "log_softmax" || name == "argmax_rows") {
+    for (Example& wide : wide_rows(op)) out.push_back(std::move(wide));
+  } else if (name == "sum_leading") {  // chunks of groups, of which a block adds up eight itself
+    for (const int64_t rows : {64 * 256 + 3, 512 * 256, 513 * 256 + 1}) {
+      out.push_back({.operands = {example({rows, 3}), example({3})}, .attrs = SumLeadingAttrs{}});
+    }
+  } else if (name == "moving_average") {  // of more than one launch
+    Example many{.attrs = MovingAverageAttrs{0.1f}};
+    for (int64_t k = 0; k < 70; ++k) {
+      const Shape shape{k % 7 ? 3 + k : 3000};
+      many.operands.insert(many.operands.end(),
+                           {example(shape), example(shape), example({4}, DType::f32, 0.5f, 1)});
     }
     out.push_back(std::move(many));
   } else if (name == "adam") {

@@ -197,6 +197,9 @@ Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, Step
 
 // The results of a micro-batch; `last`: of the update.
 void Trainer::read(Executable& program, Ran& ran, bool last) {
+  // All at once: each wait costs a round trip.
+  program.fetch(last ? std::vector<std::string>{"loss", "grad_norm", "gate"}
+                     : std::vector<std::string>{"loss"});
   check_watch();
   const auto loss = double(*program.output("loss"));
   if (steps_.update().is_whole()) {

@@ -181,12 +181,12 @@ void TranslationScorer::step(std::span<const int32_t> words, std::span<const int
 }
 
 BestWords TranslationScorer::best() {
-  const std::vector<std::byte*> out = decoder_->outputs({kBestScores, kBestWords, kEnds});
+  decoder_->fetch({kBestScores, kBestWords, kEnds});
   const auto count = static_cast<size_t>(rows());
   const auto k = static_cast<size_t>(std::min(model_.target_vocab, words_for_beam(beam_)));
-  return {{reinterpret_cast<const float*>(out[0]), count * k},
-          {reinterpret_cast<const int32_t*>(out[1]), count * k},
-          {reinterpret_cast<const float*>(out[2]), count}};
+  return {{decoder_->output(kBestScores), count * k},
+          {decoder_->output<int32_t>(kBestWords), count * k},
+          {decoder_->output(kEnds), count}};
 }
 
 int32_t likeliest(const BestWords& row, bool allow_unknown) {
