@@ -45,6 +45,14 @@ class CopiedOperands {
   ByValue<char> state_;
 };
 
+// Copies are held no longer, as most bytes are held about then.
+NodeId first_backward(const Program& program) {
+  for (NodeId n : program.nodes.ids()) {
+    if (program.node(n).phase != Phase::forward) return n;
+  }
+  return program.node_count();
+}
+
 }  // namespace
 
 std::optional<Program> card_copies(const Program& program, std::string* note) {
@@ -52,7 +60,8 @@ std::optional<Program> card_copies(const Program& program, std::string* note) {
   std::vector<Copy> wanted;
   std::map<Copy, ValueId> made;
   NodeId first_reader = kNone, first_copy = kNone;
-  for (NodeId n : program.nodes.ids()) {
+  const NodeId behind = first_backward(program);
+  for (NodeId n = 0; n < behind; ++n) {
     const Node& node = program.node(n);
     if (first_copy == kNone && operands.is_copy(node)) first_copy = n;
     operands.each(node, [&](size_t, const Copy& copy) {
@@ -76,7 +85,10 @@ std::optional<Program> card_copies(const Program& program, std::string* note) {
                   .scope = source.scope});
     }
     Node node = program.node(n);
-    operands.each(program.node(n), [&](size_t k, const Copy& copy) { node.in[k] = made.at(copy); });
+    if (n < behind) {
+      operands.each(program.node(n),
+                    [&](size_t k, const Copy& copy) { node.in[k] = made.at(copy); });
+    }
     out.replace(n, std::move(node));
   }
   if (note) *note = std::to_string(wanted.size()) + " biases copied once";

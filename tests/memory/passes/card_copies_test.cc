@@ -46,6 +46,24 @@ TEST(CardCopies, OneOfEachBiasBesideTheWeights) {
   EXPECT_FALSE(card_copies(copied)) << "they are there";
 }
 
+// They are not held until then.
+TEST(CardCopies, NoneBehindTheFirstBackwardNode) {
+  Builder b;
+  Val x = b.input("x", {{4, 8}, DType::bf16});
+  const Val w = cast(b.state("w", {{8, 8}}, Role::weight), DType::bf16);
+  const Val bias = b.state("b", {{8}}, Role::weight);
+  x = linear(x, w, bias);
+  {
+    Builder::Within phase(b, Phase::backward);
+    x = linear(x, w, bias);
+  }
+  b.output("y", x);
+  const Program copied = card_copies(b.program()).value();
+  EXPECT_EQ(ops_of(copied), "cast cast matmul matmul");
+  EXPECT_EQ(copied.value(copied.node(2).in[3]).spec.dtype, DType::bf16);
+  EXPECT_EQ(copied.node(3).in[3], bias.id);
+}
+
 TEST(CardCopies, NoneWhereAllIsF32) { EXPECT_FALSE(card_copies(layers(DType::f32))); }
 
 }  // namespace
