@@ -134,7 +134,7 @@ class DroppedWait : public SharedGpuPool, public testing::WithParamInterface<Cor
 TEST_P(DroppedWait, Shows) {
   if (emulation::real()) GTEST_SKIP() << "a real device may be in time by luck";
   const DroppedWaits dropped =
-      drop_waits({.size = {.layers = 5, .batch = 16, .width = 24}, .poison = true},
+      drop_waits({.size = {.layers = 6, .batch = 16, .width = 24}, .poison = true},
                  {.size = {.layers = 8, .batch = 24, .width = 24}, .poison = true},
                  [](const ToyPool& pool) { return pool.way(GetParam()); });
   EXPECT_GE(dropped.of_pool, 3);

@@ -310,7 +310,7 @@ TEST_F(Corun, TurnsOfMinutes) {
   same_run("b", "run/2");
   EXPECT_EQ(corun({"image.yaml", "text.yaml", "--mode", "minutes", "--minutes", "0"}).status, 2);
   const RunResult small =
-      corun({"image.yaml", "text.yaml", "--mode", "minutes", "--budget", "350kB"});
+      corun({"image.yaml", "text.yaml", "--mode", "minutes", "--budget", "300kB"});
   EXPECT_EQ(small.status, 3);
   EXPECT_NE(small.err.find("in mode minutes ("), std::string::npos) << small.err;
 }

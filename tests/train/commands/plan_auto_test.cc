@@ -244,7 +244,7 @@ TEST_F(PlanAuto, AnOverheadIsOfTheStepAsConfigured) {
     EXPECT_EQ(code_, kExitDone) << error_;
     return found;
   };
-  const auto found = with({"--budget", "260KB", "--max-batch", "--max-overhead", "5%", "--set",
+  const auto found = with({"--budget", "300KB", "--max-batch", "--max-overhead", "5%", "--set",
                            "memory.allow=[reordered]"});
   const int64_t batch = found["max_batch"];
   const auto plain = with({"--set", "train.batch_size=" + std::to_string(batch)});
