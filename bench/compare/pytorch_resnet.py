@@ -119,21 +119,26 @@ def train_step(model, optimizer, images, labels, label_smoothing=0.0):
     return loss.detach()
 
 
+def time_images(args, model, lr, weight_decay, plain=False):
+    """Times steps of SGD with momentum over random images (timing.report)."""
+    model = model.to(args.device)
+    images = torch.randn(args.batch, 3, args.size, args.size, device=args.device)
+    if not plain:
+        model = model.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(1000, (args.batch,), device=args.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9,
+                                weight_decay=weight_decay, fused=True)
+    timing.report(args, model, lambda m: train_step(m, optimizer, images, labels),
+                  samples=args.batch, tokens=args.batch)
+
+
 def main():
     parser = timing.options(__doc__, batch=8, size=224, depth=50)
     parser.add_argument("--plain", action="store_true", help="NCHW instead of channels_last")
     args = parser.parse_args()
     timing.start(args)
-    model = ResNet(args.depth).to(args.device)
-    images = torch.randn(args.batch, 3, args.size, args.size, device=args.device)
-    if not args.plain:
-        model = model.to(memory_format=torch.channels_last)
-        images = images.contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(1000, (args.batch,), device=args.device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0125, momentum=0.9, weight_decay=1e-4,
-                                fused=True)
-    timing.report(args, model, lambda m: train_step(m, optimizer, images, labels),
-                  samples=args.batch, tokens=args.batch)
+    time_images(args, ResNet(args.depth), lr=0.0125, weight_decay=1e-4, plain=args.plain)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 Run by itself it times training steps and prints one JSON object.
 """
-import torch
 import torch.nn as nn
 
 import timing
-from pytorch_resnet import train_step
+from pytorch_resnet import time_images
 
 
 def vgg16(classes=1000, size=224):
@@ -28,14 +27,7 @@ def main():
     parser = timing.options(__doc__, batch=128, size=224)
     args = parser.parse_args()
     timing.start(args)
-    model = vgg16(size=args.size).to(args.device).to(memory_format=torch.channels_last)
-    images = torch.randn(args.batch, 3, args.size, args.size, device=args.device)
-    images = images.contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(1000, (args.batch,), device=args.device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4,
-                                fused=True)
-    timing.report(args, model, lambda m: train_step(m, optimizer, images, labels),
-                  samples=args.batch, tokens=args.batch)
+    time_images(args, vgg16(size=args.size), lr=0.01, weight_decay=5e-4)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ namespace pal {
 SketchLink::SketchLink(const SketchTable& table, const SketchSlots& slots)
     : t_(table), slots_(slots) {
   index_of_node_.assign(t_.order.size(), 0), index_of_clone_.assign(t_.order.size(), 0);
-  places_.resize(2 * t_.order.size()),
-      start_.assign(2 * t_.order.size() + 1, 0);  // with all clones
+  const size_t most = 2 * t_.order.size();  // with all clones
+  places_.resize(most), start_.assign(most + 1, 0);
   trips_.resize(t_.bytes.size());
 }
 

@@ -44,24 +44,21 @@ void SketchSums::renew(size_t number) {
   in_clones.clear();
   const size_t begin = number * kBlock, end = std::min(begin + kBlock, t_.order.size());
   Block block;
-  Levels nodes, clones;
-  int64_t node = 0, slot = 0;
   for (size_t i = begin; i < end; ++i) {
-    node += begins_[i].node, slot += begins_[i].slot;
+    block.node += begins_[i].node, block.slot += begins_[i].slot;
     if (slots_.any(i)) {
-      int64_t alive = slot + t_.before[i] + ends_in_slot_[i];
+      int64_t alive = block.slot + t_.before[i] + ends_in_slot_[i];
       for (const NodeId n : slots_[i]) {
         const OfClone& clone = of_clone_[n];
         alive += clone.begins;
         const int64_t now = alive - clone.shared;
-        in_clones.push_back(now), clones.add(now);
+        in_clones.push_back(now), block.clones.add(now);
         alive -= clone.ends;
       }
     }
-    const int64_t now = node + t_.during[i] - shared_[i];
-    in_nodes_[i] = now, nodes.add(now);
+    const int64_t now = block.node + t_.during[i] - shared_[i];
+    in_nodes_[i] = now, block.nodes.add(now);
   }
-  block.node = node, block.slot = slot, block.nodes = nodes, block.clones = clones;
   blocks_[number] = block;
 }
 

@@ -12,17 +12,6 @@ namespace {
 
 constexpr QueueId kInputQueue = 255;  // beside the queues of programs, which count from 0
 
-// What inputs take of a slot, which may be larger.
-int64_t bytes_of_inputs(const Compiled& c, Space space) {
-  int64_t end = 0;
-  for (StorageId s : c.storages.list.ids()) {
-    const Storage& storage = c.storages[s];
-    if (!storage.input || storage.space != space) continue;
-    end = std::max(end, c.plan.offset[s] + align_up(storage.bytes));
-  }
-  return std::max<int64_t>(end - c.plan.regions[region_of(space)].state, 0);
-}
-
 }  // namespace
 
 std::byte* StateMirror::fetch(int64_t bytes) {
@@ -300,8 +289,8 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     made->accelerator_ = accelerator, made->state_ = mirror_;
     made->to_be_recorded_ = cache_.device().graphs;
     made->staging_ = std::make_unique<Arena>(accelerator);
-    made->staging_->reserve(Space::host, bytes_of_inputs(c, Space::device));
-    made->host_inputs_.resize(size_t(bytes_of_inputs(c, Space::host)));
+    made->staging_->reserve(Space::host, bytes_of_inputs(c.program, Space::device));
+    made->host_inputs_.resize(size_t(bytes_of_inputs(c.program, Space::host)));
     made->brought_ = std::make_unique<Arena>(accelerator);
     made->brought_now_ = accelerator->make_event();
     made->sent_ = accelerator->make_event(), made->turns_ = turns_;

@@ -1,26 +1,17 @@
 // What is counted of kernels: launches, and bytes as a GPU's memory would see them.
 #include "tests/emulation/counting.h"
 
-#include <gtest/gtest.h>
-
 #include "core/cuda/launch.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/counting_fixture.h"
 
 namespace pal::test {
 namespace {
 
-class Counting : public testing::Test {
+class Counting : public CountsKernels {
  protected:
-  void SetUp() override {
-#ifndef PAL_EMULATION_CHECKS
-    GTEST_SKIP() << "accesses are not watched in this build";
-#endif
-    emulation::settings() = {};
-    counter_ = make_kernel_counter();
-  }
   void TearDown() override {
     for (void* p : held_) cudaFree(p);
-    emulation::settings() = {};
+    CountsKernels::TearDown();
   }
   float* floats(int64_t n) {
     void* p = nullptr;
@@ -34,7 +25,6 @@ class Counting : public testing::Test {
     return all.at(0);
   }
 
-  std::unique_ptr<KernelCounter> counter_;
   std::vector<void*> held_;
 };
 

@@ -1,7 +1,5 @@
 // How elementwise kernels go at memory: whole sectors by each of a warp's instructions, and threads
 // for all of a tensor.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "core/accelerator.h"
@@ -18,24 +16,13 @@
 #include "ops/sums/reduce.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/positions.h"
-#include "tests/emulation/counting.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/counting_fixture.h"
 
 namespace pal::test {
 namespace {
 
-class Elements : public testing::Test {
+class Elements : public CountsKernels {
  protected:
-  void SetUp() override {
-#ifndef PAL_EMULATION_CHECKS
-    GTEST_SKIP() << "accesses are not watched in this build";
-#endif
-    emulation::settings() = {};
-    counter_ = make_kernel_counter();
-    device_ = cuda_device();
-  }
-  void TearDown() override { emulation::settings() = {}; }
-
   // Of an operator's one launch.
   LaunchCount counted(const OpDef& op, const Specs& in, const Attrs& attrs) {
     const std::vector<LaunchCount> all = launches(op, in, attrs);
@@ -75,8 +62,7 @@ class Elements : public testing::Test {
     return counter_->count([&] { kernel->start(args); });
   }
 
-  std::unique_ptr<KernelCounter> counter_;
-  Device device_;
+  const Device device_ = cuda_device();
 };
 
 TEST_F(Elements, WarpsAskForWholeSectors) {

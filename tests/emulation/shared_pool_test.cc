@@ -130,6 +130,9 @@ TEST_F(SharedGpuPool, ThreeJobsUnderTickets) {
   }
 }
 
+// Tickets are for regions, a hundredth of the pool each: where storages of two jobs share a region
+// and no byte, a wait guards nothing. Of five layers there is such a one, of six there is none more
+// than waits for inputs that show.
 class DroppedWait : public SharedGpuPool, public testing::WithParamInterface<CorunWay::Kind> {};
 TEST_P(DroppedWait, Shows) {
   if (emulation::real()) GTEST_SKIP() << "a real device may be in time by luck";

@@ -44,6 +44,19 @@ class SetOnGpu : public OnGpu {
     const float* w = reinterpret_cast<const float*>(set.state()[0].data);
     return {w, w + 8};
   }
+  // steps(set, whether it waits for each) leaves the same weights either way.
+  template <class Steps> static void expect_no_wait_missing(Steps steps) {
+    for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+      emulation::settings().order = order;
+      std::vector<float> want;
+      for (const bool waits : {true, false}) {
+        ProgramSet set({}, cuda_device());
+        steps(set, waits);
+        if (waits) want = weights(set);
+        EXPECT_EQ(weights(set), want) << int(order);
+      }
+    }
+  }
 };
 
 // The steps have changed the state on the device alone when a larger program comes.
@@ -142,62 +155,48 @@ TEST_F(SetOnGpu, WatchedOutputsAreTheirOwnPrograms) {
 TEST_F(SetOnGpu, ProgramsTakeTurnsWithoutWaiting) {
   const std::vector<int64_t> rows = {500, 1, 60};
   const std::vector<size_t> turns = {0, 1, 0, 2, 1, 1, 2, 0, 0, 1, 2, 1, 0, 2, 2, 1};
-  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
-    emulation::settings().order = order;
-    std::vector<float> want;
-    for (const bool waits : {true, false}) {
-      const Device device = cuda_device();
-      ProgramSet set({}, device);
-      std::vector<Executable*> steps;
-      for (const int64_t n : rows) steps.push_back(&set.add(std::to_string(n), step_over(n)));
-      for (Executable* step : steps) {
-        EXPECT_EQ(step->compiled().plan.device().inputs, steps[0]->compiled().plan.device().inputs);
-      }
-      for (Executable* step : steps) {  // the recordings of both slots, for which the host waits
-        for (int n = 0; n < 4; ++n) run(*step, 1, 0.5f);
-      }
-      const int64_t row = 8 * sizeof(float);
-      std::byte* const sent =
-          device.accelerator->allocate(Space::host, row * int64_t(turns.size()));
-      for (size_t n = 0; n < turns.size(); ++n) {
-        run(*steps[turns[n]], float(n + 1), 0.5f);
-        steps[turns[n]]->send_output("gradient", sent + int64_t(n) * row);
-        if (waits) device.accelerator->synchronize();
-        if (waits || emulation::real() || n == 0) continue;
-        float last = 0;
-        std::memcpy(&last, sent + int64_t(n - 1) * row, sizeof last);
-        EXPECT_EQ(last, 0) << "run " << n << " has waited for the one before";
-      }
-      if (waits) want = weights(set);
-      EXPECT_EQ(weights(set), want) << int(order);
-      for (size_t n = 0; n < turns.size(); ++n) {
-        float first = 0;
-        std::memcpy(&first, sent + int64_t(n) * row, sizeof first);
-        EXPECT_EQ(first, 0.5f * float(n + 1) * float(rows[turns[n]])) << "run " << n;
-      }
-      device.accelerator->release(Space::host, sent);
+  expect_no_wait_missing([&](ProgramSet& set, bool waits) {
+    Accelerator& accelerator = *set.device().accelerator;
+    std::vector<Executable*> steps;
+    for (const int64_t n : rows) steps.push_back(&set.add(std::to_string(n), step_over(n)));
+    for (Executable* step : steps) {
+      EXPECT_EQ(step->compiled().plan.device().inputs, steps[0]->compiled().plan.device().inputs);
     }
-  }
+    for (Executable* step : steps) {  // the recordings of both slots, for which the host waits
+      for (int n = 0; n < 4; ++n) run(*step, 1, 0.5f);
+    }
+    const int64_t row = 8 * sizeof(float);
+    std::byte* const sent = accelerator.allocate(Space::host, row * int64_t(turns.size()));
+    const auto first_of = [&](size_t n) {
+      float first = 0;
+      std::memcpy(&first, sent + int64_t(n) * row, sizeof first);
+      return first;
+    };
+    for (size_t n = 0; n < turns.size(); ++n) {
+      run(*steps[turns[n]], float(n + 1), 0.5f);
+      steps[turns[n]]->send_output("gradient", sent + int64_t(n) * row);
+      if (waits) accelerator.synchronize();
+      if (waits || emulation::real() || n == 0) continue;
+      EXPECT_EQ(first_of(n - 1), 0) << "run " << n << " has waited for the one before";
+    }
+    accelerator.synchronize();
+    for (size_t n = 0; n < turns.size(); ++n) {
+      EXPECT_EQ(first_of(n), 0.5f * float(n + 1) * float(rows[turns[n]])) << "run " << n;
+    }
+    accelerator.release(Space::host, sent);
+  });
 }
 
 // One whose inputs have no room in the others' slots lies over them, and waits for their end.
 TEST_F(SetOnGpu, LargerInputsComeAfterTheEndOfOthers) {
-  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
-    emulation::settings().order = order;
-    std::vector<float> want;
-    for (const bool waits : {true, false}) {
-      const Device device = cuda_device();
-      ProgramSet set({}, device);
-      Executable &small = set.add("small", step_over(3)), &large = set.add("large", step_over(400));
-      EXPECT_LT(small.compiled().plan.device().inputs, large.compiled().plan.device().inputs);
-      for (int n = 0; n < 10; ++n) {
-        run(n % 3 ? small : large, float(n + 1), 0.5f);
-        if (waits) device.accelerator->synchronize();
-      }
-      if (waits) want = weights(set);
-      EXPECT_EQ(weights(set), want) << int(order);
+  expect_no_wait_missing([](ProgramSet& set, bool waits) {
+    Executable &small = set.add("small", step_over(3)), &large = set.add("large", step_over(400));
+    EXPECT_LT(small.compiled().plan.device().inputs, large.compiled().plan.device().inputs);
+    for (int n = 0; n < 10; ++n) {
+      run(n % 3 ? small : large, float(n + 1), 0.5f);
+      if (waits) set.device().accelerator->synchronize();
     }
-  }
+  });
 }
 
 // Slots as large as another program's do not make a program fail that just fits its budget.

@@ -118,6 +118,17 @@ TEST(Place, StopsAtEnough) {
   EXPECT_EQ(place(buffers).height, 1 << 20) << "the default search solves this one";
 }
 
+TEST(Place, LittleToWinIsNotSearchedForLong) {
+  const auto buffers = test::perfect_packing(2, 200, 1000, 1 << 20);
+  const Placement greedy = place(buffers, {.effort = {.nodes = 0}});
+  const int64_t to_win = greedy.height - (1 << 20);
+  const PlaceEffort little{.bytes_a_node = to_win}, much{.bytes_a_node = 1};
+  EXPECT_EQ(place(buffers, {.effort = little}).height, greedy.height) << "one node";
+  EXPECT_EQ(place(buffers, {.effort = much}).height, 1 << 20) << to_win << " nodes";
+  const Placement asked = place(buffers, {.enough = (1 << 20) + 64, .effort = little});
+  EXPECT_LE(asked.height, (1 << 20) + 64) << "a height that is asked for is worth all nodes";
+}
+
 TEST(Place, StretchesOfTimeArePlacedOnTheirOwn) {
   auto buffers = test::perfect_packing(3, 150, 1000, 1 << 20);
   for (Buffer b : test::perfect_packing(4, 150, 1000, 1 << 20)) {
