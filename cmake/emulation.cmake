@@ -8,7 +8,8 @@ list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda/libraries.cu  # tests/emu
 include(cmake/rooms.cmake)
 pal_rooms(emulated cc ${kernels})
 # nvcc's own pragmas.
-set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/mma_test.cc
+set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/mma.cc
+  ${CMAKE_SOURCE_DIR}/tests/emulation/mma_test.cc
   PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
 # Each access of a kernel calls tests/emulation/memory.cc first, by way of what GCC does for the
 # address sanitizer of an operating system's kernel. Sanitizers of the program's own exclude it.
@@ -28,7 +29,7 @@ if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL 
     APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
 endif()
 set(machine)
-foreach(stem emulation memory runtime counting cublaslt cudnn cudnn_graph)
+foreach(stem emulation memory runtime counting mma cublaslt cudnn cudnn_graph)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})

@@ -44,6 +44,8 @@ constexpr size_t kStack = 64 << 10;
 constexpr int kMostThreads = 1024, kWarp = 32;
 constexpr unsigned char kGuardByte = 0xA7;
 
+constexpr int kNobody = -1, kWholeWarp = -2;  // instead of a thread's number
+
 enum class State : uint8_t { ready, at_barrier, at_warp_barrier, ended };
 
 // A stack as the address sanitizer knows it, which has to be told when another one is taken up.
@@ -78,7 +80,8 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   KnownStack known = {};
   State state = State::ended;
-  unsigned mask = 0;  // of the warp barrier
+  unsigned mask = 0;     // of the warp barrier
+  int source = kNobody;  // whose value it waits for there
 };
 
 // What the emulation itself does on a fiber is not the kernel's, whoever compiled what it calls.
@@ -107,8 +110,9 @@ class Machine {
 
   void run_block(int threads, size_t shared, const std::function<void()>& body,
                  Own::Span parameters, Order order, std::mt19937& rng) {
-    own_ = {
-        .parameters = parameters, .body = {&body, sizeof body}, .brought = {slots_, sizeof slots_}};
+    own_ = {.parameters = parameters,
+            .body = {&body, sizeof body},
+            .brought = {brought_, sizeof brought_}};
     body_ = &body, threads_ = threads, error_ = nullptr;
     if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
     std::memset(block_shared_memory, 0xFF, shared);
@@ -141,10 +145,10 @@ class Machine {
     }
   }
 
-  [[gnu::noinline]] void yield(State state, unsigned mask = 0) {
+  [[gnu::noinline]] void yield(State state, unsigned mask = 0, int source = kNobody) {
     running = nullptr;
     Fiber& me = fibers_[size_t(current_)];
-    me.state = state, me.mask = mask;
+    me.state = state, me.mask = mask, me.source = source;
     known_.enter(me.known);
     if (!__builtin_setjmp(me.where)) jump(scheduler_);
     me.known.entered(known_);
@@ -156,7 +160,10 @@ class Machine {
     std::abort();
   }
   int current() const { return current_; }
-  unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
+  // What a thread gives to its warp, what it was given by another, and what its warp was.
+  unsigned char* slot(int thread) { return slots_[thread]; }
+  const unsigned char* given(int thread) const { return given_[thread]; }
+  const unsigned char* brought(int warp) const { return brought_[warp]; }
 
   void copy_later(const LateCopy& copy) { late_[size_t(current_)].push_back(copy); }
   void copy_now() {
@@ -236,6 +243,7 @@ class Machine {
           if (mask >> l & 1) here &= f.state == State::at_warp_barrier && f.mask == mask;
         }
         if (!here) continue;
+        hand_out(warp, mask, first.source);
         for (int l = 0; l < kWarp; ++l) {
           if (mask >> l & 1) fibers_[size_t(warp + l)].state = State::ready;
         }
@@ -243,6 +251,20 @@ class Machine {
       }
     }
     return any;
+  }
+  // When all have come, so that nobody's value is replaced before it was read.
+  void hand_out(int warp, unsigned mask, int source) {
+    if (source == kNobody) return;
+    if (source == kWholeWarp) {
+      std::memcpy(brought_[warp], slots_[warp], kWarp * kSlot);
+      return;
+    }
+    for (int l = 0; l < kWarp; ++l) {
+      if (!(mask >> l & 1)) continue;
+      const int from = fibers_[size_t(warp + l)].source;
+      if (from < 0) broken("threads of a warp shuffle while others of it only wait");
+      std::memcpy(given_[warp + l], slots_[from], kSlot);
+    }
   }
   [[noreturn]] void stuck() const {
     int at = 0, at_warp = 0, ended = 0;
@@ -256,7 +278,8 @@ class Machine {
   }
 
   std::vector<Fiber> fibers_;
-  unsigned char slots_[kMostThreads][kSlot];
+  unsigned char slots_[kMostThreads][kSlot], given_[kMostThreads][kSlot];
+  unsigned char brought_[kMostThreads][kSlot];
   std::vector<std::vector<LateCopy>> late_ = std::vector<std::vector<LateCopy>>(kMostThreads);
   Place scheduler_;
   KnownStack known_;  // the scheduler's
@@ -301,16 +324,15 @@ void exchange(unsigned mask, void* value, size_t bytes, int source) {
   if (!(mask >> (me - warp) & 1)) broken("a thread shuffles that is not in the mask");
   if (!(mask >> source & 1)) broken("a shuffle reads a lane that is not in the mask");
   std::memcpy(m.slot(me), value, bytes);
-  m.yield(State::at_warp_barrier, mask);
-  std::memcpy(value, m.slot(warp + source), bytes);
-  m.yield(State::at_warp_barrier, mask);  // nobody's value is replaced before all have read
+  m.yield(State::at_warp_barrier, mask, warp + source);
+  std::memcpy(value, m.given(me), bytes);
 }
 
 const unsigned char* bring(const void* value, size_t bytes) {
   Machine& m = machine();
   std::memcpy(m.slot(m.current()), value, bytes);
-  m.yield(State::at_warp_barrier, 0xffffffffu);
-  return m.slot(m.current() / kWarp * kWarp);
+  m.yield(State::at_warp_barrier, 0xffffffffu, kWholeWarp);
+  return m.brought(m.current() / kWarp * kWarp);
 }
 void all_have_read() { machine().yield(State::at_warp_barrier, 0xffffffffu); }
 

@@ -97,6 +97,10 @@ TEST_F(SetOnGpu, OutputsAreFetchedAtOnce) {
     EXPECT_LE(emulation::waits_made() - before, value > 0 ? 2 : 1);
     EXPECT_EQ(*step.output("half"), value / 2);
   }
+  // What was brought is of the run before.
+  std::fill_n(reinterpret_cast<float*>(step.input("x")), 5, 1.0f);
+  step.run();
+  EXPECT_EQ(*step.output("double"), 2);
 }
 
 // Old and new are never held at once: an arena may grow to more than half of the memory. Where it

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "core/accelerator.h"
 #include "core/boundary.h"
@@ -59,6 +60,27 @@ uint16_t to_f16(float x) {
   if (ulp == -24) return uint16_t(sign | uint16_t(units));  // subnormal, or the first normal binade
   const int whole = int(units) + ((ulp + 24) << 10);
   return uint16_t(sign | whole);
+}
+
+// The first byte that is another than before, but for those that an output shares; `written`: the
+// outputs' bytes, by address.
+std::optional<int64_t> first_change(std::span<const std::byte> before, const std::byte* now,
+                                    std::span<const std::span<const std::byte>> written) {
+  const std::byte *at = now, *const end = now + before.size();
+  const auto change_below = [&](const std::byte* limit) -> std::optional<int64_t> {
+    if (at >= limit) return {};
+    const std::byte* const changed = std::mismatch(at, limit, before.data() + (at - now)).first;
+    if (changed == limit) return {};
+    return changed - now;
+  };
+  for (const std::span<const std::byte> shared : written) {
+    const std::byte* const behind = shared.data() + shared.size();
+    if (behind <= at) continue;
+    if (shared.data() >= end) break;
+    if (const auto changed = change_below(shared.data())) return changed;
+    at = std::min(behind, end);
+  }
+  return change_below(end);
 }
 
 }  // namespace
@@ -270,19 +292,18 @@ void Evaluator::run_node(NodeId id, bool checked, std::vector<std::string>& prob
                 .queue = queue});
   if (accelerator) accelerator->synchronize();
   if (!checked) return;
+  std::vector<std::span<const std::byte>> written;  // by address
+  for (ValueId v : node.out) {
+    if (v != kNone) written.push_back(data(v));
+  }
+  std::sort(written.begin(), written.end(),
+            [](const auto& one, const auto& other) { return one.data() < other.data(); });
   for (size_t k = 0; k < in.size(); ++k) {
     if (!in[k]) continue;
-    const std::byte* now = static_cast<std::byte*>(in[k]);
-    for (size_t i = 0; i < before[k].size(); ++i) {
-      if (now[i] == before[k][i]) continue;
-      const bool shared = std::any_of(node.out.begin(), node.out.end(), [&](ValueId v) {
-        return v != kNone && now + i >= data(v).data() && now + i < data(v).data() + data(v).size();
-      });
-      if (shared) continue;
-      problems.push_back(describe(id) + "byte " + std::to_string(i) + " of operand " +
-                         std::to_string(k) + " was modified");
-      break;
-    }
+    const auto changed = first_change(before[k], static_cast<std::byte*>(in[k]), written);
+    if (!changed) continue;
+    problems.push_back(describe(id) + "byte " + std::to_string(*changed) + " of operand " +
+                       std::to_string(k) + " was modified");
   }
   for (auto* list : {&node.in, &node.out}) {
     for (size_t i = 0; i < list->size(); ++i) {

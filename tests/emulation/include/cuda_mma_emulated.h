@@ -8,37 +8,10 @@
 namespace pal {
 namespace emulation {
 
-struct Fragments {
-  uint32_t a[4], b[2];
-};
-static_assert(sizeof(Fragments) <= kSlot);
-
-// c += a b over k terms, the sum rounded once; a_at(warp, row, k) and b_at(warp, k, column) find
-// an element among the lanes' fragments.
-template <class A, class B>
-void add_product(float* c, const uint32_t* a, const uint32_t* b, int terms, A a_at, B b_at) {
-  if (count_product(2.0 * 16 * 8 * terms / 32)) return;
-  const Fragments mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const unsigned char* slots = bring(&mine, sizeof mine);
-  const Fragments* warp[32];
-  for (size_t l = 0; l < 32; ++l) warp[l] = reinterpret_cast<const Fragments*>(slots + l * kSlot);
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane() / 4 + 8 * (i / 2), column = 2 * (lane() % 4) + i % 2;
-    double sum = double(c[i]);
-    for (int k = 0; k < terms; ++k)
-      sum += double(a_at(warp, row, k)) * double(b_at(warp, k, column));
-    c[i] = float(sum);
-  }
-  all_have_read();
-}
-
-inline float half_of(uint32_t word, int upper) {
-  return bits_float(upper ? word & 0xffff0000u : word << 16);
-}
-inline float tf32_of(uint32_t word) {
-  if (word & 0x1fffu) refuse("a factor that is not rounded to TF32");
-  return bits_float(word);
-}
+enum class Factors { bf16, tf32 };
+// c (16, 8) += a b over 16 terms of bf16 or 8 of TF32, of the fragments that the warp's lanes
+// bring, each sum rounded once. In tests/emulation/mma.cc, whose accesses are no kernel's.
+void add_product(Factors type, float* c, const uint32_t* a, const uint32_t* b);
 
 // The 8 x 8 matrices of 16-bit elements whose rows the lanes name, the first one's by lanes 0 .. 7:
 // lane l gets word l % 4 of row l / 4 of each.
@@ -52,26 +25,10 @@ inline const uint16_t* row_of(const unsigned char* slots, int matrix, int row) {
 }  // namespace emulation
 
 inline void mma_bf16(float* c, const uint32_t* a, const uint32_t* b) {
-  using emulation::Fragments, emulation::half_of;
-  emulation::add_product(
-      c, a, b, 16,
-      [](const Fragments* const* warp, int row, int k) {
-        return half_of(warp[row % 8 * 4 + k % 8 / 2]->a[row / 8 + 2 * (k / 8)], k % 2);
-      },
-      [](const Fragments* const* warp, int k, int column) {
-        return half_of(warp[column * 4 + k % 8 / 2]->b[k / 8], k % 2);
-      });
+  emulation::add_product(emulation::Factors::bf16, c, a, b);
 }
 inline void mma_tf32(float* c, const uint32_t* a, const uint32_t* b) {
-  using emulation::Fragments, emulation::tf32_of;
-  emulation::add_product(
-      c, a, b, 8,
-      [](const Fragments* const* warp, int row, int k) {
-        return tf32_of(warp[row % 8 * 4 + k % 4]->a[row / 8 + 2 * (k / 4)]);
-      },
-      [](const Fragments* const* warp, int k, int column) {
-        return tf32_of(warp[column * 4 + k % 4]->b[k / 4]);
-      });
+  emulation::add_product(emulation::Factors::tf32, c, a, b);
 }
 
 inline void load_matrices(uint32_t* words, const uint32_t* row) {

@@ -65,7 +65,8 @@ namespace pal::emulation {
 // The value that `lane` of this warp brought; every lane of `mask` must bring one.
 void exchange(unsigned mask, void* value, size_t bytes, int lane);
 int lane();
-// What the lanes of this warp bring, all of them, kSlot bytes a lane; there until all_have_read().
+// What the lanes of this warp bring, all of them, kSlot bytes a lane; there until they bring
+// again. all_have_read(): nobody goes on before all have come.
 constexpr size_t kSlot = 32;
 const unsigned char* bring(const void* value, size_t bytes);
 void all_have_read();

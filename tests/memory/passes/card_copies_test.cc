@@ -64,6 +64,15 @@ TEST(CardCopies, NoneBehindTheFirstBackwardNode) {
   EXPECT_EQ(copied.node(3).in[3], bias.id);
 }
 
+// What a step makes is cast where it is read, as there is no step-long copy to be had.
+TEST(CardCopies, NoneOfWhatTheStepMakes) {
+  Builder b;
+  const Val x = b.input("x", {{4, 8}, DType::bf16});
+  const Val w = cast(b.state("w", {{8, 8}}, Role::weight), DType::bf16);
+  b.output("y", linear(x, w, relu(b.state("b", {{8}}, Role::weight))));
+  EXPECT_FALSE(card_copies(b.program()));
+}
+
 TEST(CardCopies, NoneWhereAllIsF32) { EXPECT_FALSE(card_copies(layers(DType::f32))); }
 
 }  // namespace

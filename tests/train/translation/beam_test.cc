@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "data/vocabulary.h"
+#include "train/translation/scorer.h"
 
 namespace pal {
 namespace {
@@ -257,7 +258,7 @@ TEST(Beam, the_best_words_are_as_good_as_all) {
                               .length_penalty = 0.5 * draw(3),
                               .allow_unknown = draw(2) == 1};
     const auto width = static_cast<size_t>(options.beam);
-    const size_t k = std::min(words, 2 * width + 3);
+    const size_t k = std::min(words, static_cast<size_t>(words_for_beam(options.beam)));
     Beam all(options, 6), best(options, 6);
     while (!all.done()) {
       std::vector<float> scores(width * words), values, ends;
