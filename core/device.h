@@ -8,9 +8,10 @@
 
 namespace pal {
 
-class Accelerator;  // core/accelerator.h
-class Group;        // core/ranks/group.h
-class DeviceGroup;  // core/ranks/device_group.h
+class Accelerator;       // core/accelerator.h
+class AlgorithmChoices;  // core/algorithm_choices.h
+class Group;             // core/ranks/group.h
+class DeviceGroup;       // core/ranks/device_group.h
 
 enum class DeviceKind : uint8_t { cpu, cuda };
 
@@ -21,6 +22,9 @@ struct Device {
   // Of an accelerator: record a step once and replay it; round f32 operands of products to 11 bits
   // (TF32) for tensor cores, with f32 sums; give convolutions to cuDNN where it is found.
   bool graphs = true, tf32 = false, cudnn = true;
+  // Of an accelerator: algorithms of products that were the fastest when they were timed, here or
+  // by who came before; null: those that the library thinks so.
+  std::shared_ptr<AlgorithmChoices> algorithms = nullptr;
   std::shared_ptr<Group> group = nullptr;  // the ranks that it trains with; null: it is alone
   std::shared_ptr<DeviceGroup> device_group = nullptr;  // of an accelerator: carries its bytes
 };

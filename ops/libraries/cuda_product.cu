@@ -1,8 +1,16 @@
 // cuBLASLt's descriptors and algorithms; what it is told of the operands is
 // ops/libraries/lt_product.h's.
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "core/algorithm_choices.h"
 #include "ops/libraries/cuda_product.h"
+#include "ops/libraries/fastest_call.h"
 
 namespace pal {
 
@@ -51,6 +59,48 @@ int32_t code_of(Epilogue epilogue, bool bias) {
   }
 }
 
+// All that an algorithm's time may follow from.
+std::string key_of(const CudaDevice& device, const ProductShape& s, const LtProduct& p,
+                   const ProductBoundaries& b, cublasComputeType_t compute) {
+  std::string key = "cuBLASLt " + std::to_string(cublas_lt().version()) + ", " +
+                    device.description() + ", " + to_string(s.in) + " to " + to_string(s.out);
+  const auto add = [&](const char* name, std::initializer_list<int64_t> numbers) {
+    key += std::string(", ") + name;
+    for (const int64_t n : numbers) key += " " + std::to_string(n);
+  };
+  add("compute", {int64_t(compute)});
+  add("extents", {s.m, s.n, s.k, p.batch});
+  add("transposed", {p.left.transposed, p.right.transposed});
+  add("leading", {p.left.leading, p.right.leading, p.result.leading});
+  add("stride", {p.left.batch, p.right.batch, p.result.batch});
+  add("boundaries", {b.a, b.b, b.c, s.bias ? b.bias : 0});
+  return key;
+}
+
+// An algorithm as text; the library lets it be written out, and read by the same version.
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string text;
+  for (const uint64_t word : algorithm.data) {
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(word));
+    text += digits;
+  }
+  return text;
+}
+bool read_algorithm(const std::string& text, cublasLtMatmulAlgo_t& to) {
+  if (text.size() != 16 * std::size(to.data)) return false;
+  const char* at = text.data();
+  for (uint64_t& word : to.data) {
+    const auto [end, error] = std::from_chars(at, at + 16, word, 16);
+    if (error != std::errc() || end != at + 16) return false;
+    at = end;
+  }
+  return true;
+}
+
+constexpr int kCandidates = 8;
+constexpr unsigned char kSmallNumbers = 0x3C;  // as bytes of any type: about 0.01 each, or 1.06
+
 }  // namespace
 
 struct CudaProduct::Parts {
@@ -79,8 +129,9 @@ struct CudaProduct::Parts {
     return reinterpret_cast<const void*>(uintptr_t(boundary));
   }
 
-  // The best algorithm for the product (with its bias) by the library's own judgement.
-  void choose(uint64_t most, const char* op) {
+  // What does the product (with its bias), the best first by the library's own judgement.
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(uint64_t most, int count,
+                                                          const char* op) const {
     const CublasLt& lt = cublas_lt();
     LtHandle<cublasLtMatmulPreference_t> preference;
     preference.destroy = lt.preference_destroy;
@@ -93,27 +144,87 @@ struct CudaProduct::Parts {
     set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(boundaries.a));
     set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(boundaries.c));
     set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(boundaries.c));
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    const cublasStatus_t status = lt.heuristic(blas, product.get, left.get, right.get, result.get,
-                                               result.get, preference.get, 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+    const cublasStatus_t status =
+        lt.heuristic(blas, product.get, left.get, right.get, result.get, result.get, preference.get,
+                     std::min(count, kCandidates), found.data(), &count);
+    std::vector<cublasLtMatmulHeuristicResult_t> out;
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
+      if (found[size_t(i)].state == CUBLAS_STATUS_SUCCESS) out.push_back(found[size_t(i)]);
+    }
+    if (out.empty()) {
       throw DeviceError("[" + std::string(op) +
                         "] cuBLASLt has no algorithm for this product (status " +
                         std::to_string(int(status)) + ")");
     }
-    algorithm = found.algo, workspace = int64_t(found.workspaceSize);
+    return out;
   }
 
-  // Whether the same algorithm does the epilogue too, so that its sums are the product's.
-  bool takes_epilogue(uint64_t most) {
+  // Whether it does the product as it is described now, in so much workspace.
+  bool take(const cublasLtMatmulAlgo_t& wanted, uint64_t most) {
     cublasLtMatmulHeuristicResult_t found{};
     const cublasStatus_t status = cublas_lt().check(blas, product.get, left.get, right.get,
-                                                    result.get, result.get, &algorithm, &found);
+                                                    result.get, result.get, &wanted, &found);
     if (status != CUBLAS_STATUS_SUCCESS || found.workspaceSize > most) return false;
-    workspace = std::max(workspace, int64_t(found.workspaceSize));
+    algorithm = wanted, workspace = std::max(workspace, int64_t(found.workspaceSize));
     return true;
   }
+
+  // The one that was chosen before; else, of those that the library thinks best, the fastest.
+  void choose(const Device& device, const ProductShape& shape, const LtProduct& p, uint64_t most,
+              const std::string& key, const char* op) {
+    AlgorithmChoices* const choices = device.algorithms.get();
+    cublasLtMatmulAlgo_t kept{};
+    if (choices) {
+      const std::optional<std::string> known = choices->find(key);
+      if (known && read_algorithm(*known, kept) && take(kept, most)) return;
+    }
+    const auto found = candidates(most, choices ? kCandidates : 1, op);
+    size_t fastest = 0;
+    if (found.size() > 1) fastest = fastest_of(found, cuda_of(device), shape, p);
+    const std::string chosen = text_of(found[fastest].algo);
+    if (found.size() > 1 && read_algorithm(choices->keep(key, chosen), kept) && take(kept, most)) {
+      return;
+    }
+    if (!take(found[fastest].algo, most)) {
+      throw DeviceError("[" + std::string(op) + "] cuBLASLt refuses the algorithm that it names");
+    }
+  }
+
+  // Where the device has no room for operands to try it with, the first.
+  size_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, CudaDevice& device,
+                    const ProductShape& shape, const LtProduct& p) {
+    const int64_t in = bits(shape.in) / 8, out = bits(shape.out) / 8;
+    int64_t bytes = 0, most = 0;
+    for (const auto& each : found) most = std::max(most, int64_t(each.workspaceSize));
+    const auto room = [&](int64_t wanted) {
+      return std::exchange(bytes, bytes + align_up(wanted));
+    };
+    const int64_t a = room(span_of(p.right, p.batch) * in), b = room(span_of(p.left, p.batch) * in),
+                  c = room(span_of(p.result, p.batch) * out), row = room(shape.n * out),
+                  scratch = room(most);
+    std::byte* base = nullptr;
+    try {
+      base = device.allocate(Space::device, bytes, false);
+    } catch (const BudgetError&) {
+      return 0;
+    }
+    const auto release = [&](std::byte* memory) { device.release(Space::device, memory); };
+    const std::unique_ptr<std::byte, decltype(release)> held(base, release);
+    device.fill(kComputeQueue, base, kSmallNumbers, bytes);
+    const size_t fastest = fastest_call(device, found.size(), [&](size_t i) {
+      algorithm = found[i].algo, workspace = int64_t(found[i].workspaceSize);
+      start(cudaStream_t(device.stream(kComputeQueue)), base + a, base + b, nullptr, base + c,
+            base + row, base + scratch, nullptr);
+    });
+    device.synchronize();
+    workspace = 0;
+    expect_bias();
+    return fastest;
+  }
+
+  void start(cudaStream_t stream, const void* a, const void* b, const void* sum, void* c,
+             const void* bias, std::byte* scratch, const void* mask) const;
 };
 
 CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShape& shape,
@@ -136,10 +247,11 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
   const uint64_t most = most_workspace(cuda_of(device));
   s.make_epilogue(Epilogue::none, shape.n);
   s.expect_bias();
-  s.choose(most, op);
+  s.choose(device, shape, p, most, key_of(cuda_of(device), shape, p, boundaries, compute), op);
   if (epilogue == Epilogue::none) return;
+  // The same algorithm, so that the sums are those of the product without it.
   s.make_epilogue(epilogue, shape.n);
-  if (!s.takes_epilogue(most)) s.make_epilogue(Epilogue::none, shape.n);
+  if (!s.take(s.algorithm, most)) s.make_epilogue(Epilogue::none, shape.n);
 }
 CudaProduct::~CudaProduct() = default;
 
@@ -148,24 +260,29 @@ int64_t CudaProduct::workspace() const { return align_up(parts_->workspace); }
 
 void CudaProduct::run(cudaStream_t stream, const void* a, const void* b, const void* sum, void* c,
                       const void* bias, std::byte* workspace, const void* mask) const {
-  const Parts& s = *parts_;
-  if (s.bias) set(s.product.get, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (s.epilogue == Epilogue::relu_grad) {
-    set(s.product.get, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+  parts_->start(stream, a, b, sum, c, bias, workspace, mask);
+}
+
+void CudaProduct::Parts::start(cudaStream_t stream, const void* a, const void* b, const void* sum,
+                               void* c, const void* bias_row, std::byte* scratch,
+                               const void* mask) const {
+  if (bias) set(product.get, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_row);
+  if (epilogue == Epilogue::relu_grad) {
+    set(product.get, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
   }
   const float one = 1, beta = sum ? 1 : 0;
   if (!sum) sum = c;
   const auto off = [](const void* p, int64_t boundary) {
     return reinterpret_cast<uintptr_t>(p) % uintptr_t(boundary) != 0;
   };
-  if (off(a, s.boundaries.a) || off(b, s.boundaries.b) || off(sum, s.boundaries.c) ||
-      off(c, s.boundaries.c) || (s.bias && off(bias, s.boundaries.bias))) {
+  if (off(a, boundaries.a) || off(b, boundaries.b) || off(sum, boundaries.c) ||
+      off(c, boundaries.c) || (bias && off(bias_row, boundaries.bias))) {
     throw DeviceError("cuda_product.cu: an operand does not begin where its rows do");
   }
   // Transposed, as the library sees it: the second operand comes first.
-  check_blas(cublas_lt().matmul(s.blas, s.product.get, &one, b, s.left.get, a, s.right.get, &beta,
-                                sum, s.result.get, c, s.result.get, &s.algorithm, workspace,
-                                size_t(s.workspace), stream));
+  check_blas(cublas_lt().matmul(blas, product.get, &one, b, left.get, a, right.get, &beta, sum,
+                                result.get, c, result.get, &algorithm, scratch, size_t(workspace),
+                                stream));
 }
 
 }  // namespace pal

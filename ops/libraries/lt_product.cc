@@ -29,6 +29,10 @@ LtMatrix read_transposed(int64_t rows, int64_t columns, const std::array<int64_t
 
 int64_t lt_mask_leading(int64_t row) { return (row + 127) / 128 * 128; }
 
+int64_t span_of(const LtMatrix& m, int64_t batch) {
+  return (batch - 1) * m.batch + (m.columns - 1) * m.leading + m.rows;
+}
+
 LtProduct lt_product(const ProductShape& s) {
   LtProduct p{.left = read_transposed(s.k, s.n, s.b),
               .right = read_transposed(s.m, s.k, s.a),

@@ -21,6 +21,9 @@ struct LtProduct {
   int64_t batch;
 };
 
+// From a matrix's first element to behind its last, of all of a batch.
+int64_t span_of(const LtMatrix& matrix, int64_t batch);
+
 // What is done to a result before it is stored.
 enum class Epilogue : uint8_t { none, relu, relu_grad };
 

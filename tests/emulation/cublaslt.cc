@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "core/cuda/libraries.h"
 #include "ops/kernels/element_types.h"
@@ -194,10 +195,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   // Sums are divided into so many, by what the operands' boundaries and the epilogue allow.
   uint64_t parts = desc->epilogue & ~CUBLASLT_EPILOGUE_BIAS & ~CUBLASLT_EPILOGUE_DEFAULT ? 3 : 2;
   for (const uint32_t boundary : p->boundary) parts += uint64_t(std::countr_zero(boundary));
-  *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
-                      boundary_of(desc->bias), parts}},
-            .workspaceSize = kWorkspace};
-  *count = 1;
+  *count = std::min(wanted, int(pal::emulation::settings().blas_ms.size()));
+  for (int i = 0; i < *count; ++i) {
+    found[i] = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
+                          boundary_of(desc->bias), parts + uint64_t(i), uint64_t(i)}},
+                .workspaceSize = kWorkspace};
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
@@ -223,6 +226,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       return CUBLAS_STATUS_NOT_SUPPORTED;
     }
   }
+  const std::vector<int64_t>& times = pal::emulation::settings().blas_ms;
+  const int64_t ms = algo->data[7] < times.size() ? times[algo->data[7]] : 0;
+  if (ms < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   const void* const given[] = {a,
                                b,
                                c,
@@ -247,6 +253,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
              stream,
              [=] {
                if (pal::emulation::counting()) return count(product, A, B, C, D, plus != 0);
+               pal::emulation::advance(ms);
                std::memset(workspace, 0xFF, kTouched);  // it is the library's
                const int64_t inner = columns_of(A, product.transpose_a);
                for (int64_t batch = 0; batch < D.batch; ++batch) {

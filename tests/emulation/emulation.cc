@@ -13,6 +13,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -381,6 +382,12 @@ Settings settings_of_environment() {
   Settings out;
   if (const char* devices = std::getenv("PAL_EMULATED_GPUS")) out.devices = std::atoi(devices);
   if (std::getenv("PAL_EMULATED_SHUFFLED")) out.order = Order::shuffled;
+  if (const char* times = std::getenv("PAL_EMULATED_BLAS_MS")) {
+    varied_sums = true;
+    out.blas_ms.clear();
+    std::istringstream in(times);
+    for (int64_t ms = 0; in >> ms;) out.blas_ms.push_back(ms);
+  }
   return out;
 }
 

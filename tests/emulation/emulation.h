@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pal::emulation {
 
@@ -22,6 +23,9 @@ struct Settings {
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   bool masks_as_told = true;          // and reads masks from the lowest bit of a byte on
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
+  // Its algorithms for a product, the first one first: by how much a product by each advances the
+  // clock of events. Below 0: it is refused when it is called.
+  std::vector<int64_t> blas_ms = {0};
   // Device memory holds ones at first and takes no memory until it is written; large copies and
   // fills are not done. For counting what kernels do (counting.h).
   bool untouched = false;
@@ -50,6 +54,7 @@ int64_t graphs_alive();      // that could be replayed
 int64_t convolutions_run();  // cuDNN's, asked for
 int64_t pending_work();      // queued and not done
 int64_t waits_made();        // times that the host has waited for work
+void advance(int64_t ms);    // the clock of events
 int64_t preferred_work();    // queued on streams of the highest priority so far
 
 }  // namespace pal::emulation

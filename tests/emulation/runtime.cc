@@ -39,6 +39,8 @@ struct EmulatedGraph {
   std::vector<EmulatedStream*> streams = {};
   bool valid = true;
 };
+static std::chrono::milliseconds advanced{0};  // what the clock of events is ahead of the host's
+
 struct EventState {
   int64_t recorded = 0, reached = 0;
   bool timed = false;
@@ -93,7 +95,8 @@ bool advance(EmulatedStream& s) {
   s.queue.pop_front();
   if (taken.kind == Item::Kind::work) taken.work();
   if (taken.kind == Item::Kind::reach) {
-    taken.event->reached = taken.count, taken.event->at = std::chrono::steady_clock::now();
+    taken.event->reached = taken.count,
+    taken.event->at = std::chrono::steady_clock::now() + advanced;
   }
   return true;
 }
@@ -153,6 +156,7 @@ int64_t graphs_run() { return replays; }
 int64_t graphs_alive() { return alive; }
 int64_t waits_made() { return waits; }
 int64_t bytes_linked() { return linked; }
+void advance(int64_t ms) { advanced += std::chrono::milliseconds(ms); }
 int64_t preferred_work() {
   const auto held = hold();
   return work_first;

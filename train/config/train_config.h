@@ -274,6 +274,11 @@ struct DeviceSection : Section {
   Option<bool> cudnn = option("cudnn", true,
                               "of cuda: convolutions go to cuDNN where it is found; false: as "
                               "windows and cuBLASLt's products");
+  Option<bool> timed_products = option(
+      "timed_products", true,
+      "of cuda: of the algorithms that cuBLASLt has for a product the one that is the fastest "
+      "when they are timed, once for this machine, and kept with the run; false: the one "
+      "that it guesses");
 };
 using DeviceConfig = Copied<DeviceSection>;
 

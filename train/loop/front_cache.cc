@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,6 +19,7 @@
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/program_fingerprint.h"
+#include "train/run_files/cache_folder.h"
 #include "train/run_files/fingerprint.h"
 #include "train/run_files/log.h"
 
@@ -184,19 +184,15 @@ uint64_t front_key(const Program& recorded, const StateLayout& layout,
   take_options(f, options);
   f.take(choices.lossy);
   f.take(int64_t(device.kind)), f.take(device.threads);
-  f.take(int64_t(device.tf32) * 2 + int64_t(device.cudnn));
+  f.take(int64_t(device.algorithms != nullptr) * 4 + int64_t(device.tf32) * 2 +
+         int64_t(device.cudnn));
   if (device.accelerator) f.take(device.accelerator->description());
   return f.value();
 }
 
 fs::path FrontCache::usual_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) {
-    return fs::path(cache) / "palimpsest" / "fronts";
-  }
-  if (const char* home = std::getenv("HOME"); home && *home) {
-    return fs::path(home) / ".cache" / "palimpsest" / "fronts";
-  }
-  return {};
+  const fs::path cache = cache_folder();
+  return cache.empty() ? cache : cache / "fronts";
 }
 
 fs::path FrontCache::file_of(uint64_t key) const {

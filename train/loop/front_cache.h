@@ -19,7 +19,7 @@ uint64_t front_key(const Program& recorded, const StateLayout& layout,
 
 class FrontCache {
  public:
-  // $XDG_CACHE_HOME/palimpsest/fronts, or ~/.cache/palimpsest/fronts; empty where neither is named.
+  // cache_folder()/fronts; empty where there is no such folder.
   static std::filesystem::path usual_folder();
 
   // An empty path: nothing is kept.

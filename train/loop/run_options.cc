@@ -3,11 +3,14 @@
 
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "ops/libraries/numerics.h"
+#include "train/run_files/algorithm_file.h"
 
 namespace pal {
 
@@ -107,6 +110,9 @@ Device choose_device(const DeviceConfig& config, std::string* said, int gpu_numb
     try {
       Device gpu = cuda_device(gpu_number);
       gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
+      if (*config.timed_products) {
+        gpu.algorithms = std::make_shared<AlgorithmFile>(std::vector{AlgorithmFile::of_machine()});
+      }
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;
     } catch (const UsageError& error) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -18,6 +19,7 @@
 #include "train/loop/run_options.h"
 #include "train/loop/sums_over_ranks.h"
 #include "train/report/traffic_report.h"
+#include "train/run_files/algorithm_file.h"
 #include "train/run_files/process_memory.h"
 
 namespace pal {
@@ -25,6 +27,10 @@ namespace {
 
 Device device_of(const TrainArgs& args, std::string* said) {
   Device device = training_device(args.config, said);
+  if (device.algorithms && !args.dry_run) {
+    device.algorithms = std::make_shared<AlgorithmFile>(
+        std::vector{args.out / "algorithms.txt", AlgorithmFile::of_machine()});
+  }
   join_ranks(device, args.group, *args.config.train.rank_timeout, said);
   return device;
 }
@@ -356,6 +362,7 @@ bool Trainer::may_renew_device() const { return !steps_.sparse().on() && !rounds
 void Trainer::renew_device() {
   Device device = training_device(config_, &device_line_);
   device.accelerator = programs_.device().accelerator;
+  device.algorithms = programs_.device().algorithms;
   device.group = programs_.device().group;
   device.device_group = programs_.device().device_group;
   programs_.use_device(device);
