@@ -134,7 +134,10 @@ int run(int argc, char** argv) {
   const Config config = load_config(find_config(config_name), overrides);
   const std::pair<int64_t, int64_t> bucket{lengths.at(0), lengths.at(1)};
   const std::unique_ptr<Task> task = make_task(config);
-  ProgramSet programs(compile_options(config.memory), training_device(config));
+  const Device on = training_device(config);
+  CompileOptions options = compile_options(config.memory);
+  options.branch_device = branch_device(config.device, on);
+  ProgramSet programs(std::move(options), on);
   Executable& step = programs.add("step", record_plan_step(*task, config, bucket));
   initialise(programs, 1);
   const BatchInfo batch = task->fill_full(step, bucket);

@@ -1,7 +1,7 @@
 # test_gpu: every operator's CUDA kernels and whole steps on the machine's GPU, with the tests that
 # run them on the emulated one, and ten steps beside PyTorch's (device auto). `./pal
 # test --gpu` runs what is labelled gpu.
-add_executable(test_gpu tests/emulation/attention_cores_test.cc
+add_executable(test_gpu tests/emulation/attention_cores_test.cc tests/emulation/branches_test.cc
   tests/emulation/convolutions_test.cc tests/emulation/cores_steps_test.cc
   tests/emulation/corun_test.cc tests/emulation/ctc_test.cc tests/emulation/kernels_test.cc tests/emulation/op_cases.cc
   tests/emulation/one_rank_test.cc tests/emulation/ops_test.cc tests/emulation/overlap_test.cc

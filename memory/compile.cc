@@ -9,6 +9,7 @@
 #include "core/order.h"
 #include "core/text.h"
 #include "core/verify.h"
+#include "memory/branch_queue.h"
 #include "memory/budget.h"
 #include "memory/choices.h"
 #include "memory/dynamic/manage.h"
@@ -331,6 +332,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
     place(out, layout, options);
     const auto placed = [&](const Compiled& c) { return plan_passed(c, layout, options); };
     if (options.exchange_device) queue_exchanges_of(out, cache, options, placed);
+    if (options.branch_device) queue_branches_of(out, cache, options, placed);
   } else {
     manage_step(out, cache, layout, options);
   }

@@ -45,8 +45,11 @@ struct CompileOptions {
   // The device of a rank, with links: exchanges get a queue of their own where that is faster
   // there; none: they stay among the computation.
   std::optional<DeviceProfile> exchange_device;
-  // What that queue may bring the plan to, where passes are not to go by it; none: the budget.
-  std::optional<int64_t> exchange_budget;
+  // The card that the step runs on: branches that do not depend on each other get a second queue
+  // where that is faster there (memory/branch_queue.h); none: one queue.
+  std::optional<DeviceProfile> branch_device;
+  // What these queues may bring the plan to, where passes are not to go by it; none: the budget.
+  std::optional<int64_t> queue_budget;
   bool maps_alone = false;  // bytes are those of maps alone; for plan_maps_alone(), which sets it
 };
 

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/verify.h"
+#include "memory/more_bytes.h"
 #include "memory/pass.h"
 #include "memory/price/exchange_times.h"
 #include "memory/schedule/queue_exchanges.h"
@@ -103,11 +104,7 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
   const DeviceProfile& device = *options.exchange_device;
   const Prediction times = predict(step.program, device, &step.storages);
   const int64_t before = step.plan.device().bytes;
-  auto unasked = int64_t((1 + kMoreBytes) * double(before));
-  if (device.capacity > 0) unasked = std::min(unasked, device.capacity);
-  const std::optional<int64_t> budget =
-      options.exchange_budget ? options.exchange_budget : options.budget;
-  const int64_t limit = std::max(budget.value_or(unasked), before);
+  const MoreBytes limit = more_bytes(step, options, kMoreBytes, device.capacity);
   PassReport report{.name = "queue_exchanges", .before_bytes = before, .after_bytes = before};
   report.note = "exchanges stay in the queue of the computation";
   std::vector<QueuedStep> all = queued_steps(step.program, times.node_ms);
@@ -116,15 +113,12 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
   // By the same clock as theirs: queues in order, copies that do not slow each other down.
   const double now_ms = step_ms_of(step.program, times.node_ms);
   const double most_ms = now_ms * (1 - kLeastGain);
-  // A peak is of this program's bytes alone, the limit also of state that it does not carry.
-  const int64_t own = peak_of(step.storages, lifetimes_of(step.program, step.storages)).bytes;
-  const int64_t most_peak = limit - std::max<int64_t>(0, step.plan.device().lower_bound - own);
   const auto peak = [&](QueuedStep& s) { find_peak(s, cache, options); };
-  while (QueuedStep* const best = best_of(left, most_ms, now_ms, most_peak, peak)) {
+  while (QueuedStep* const best = best_of(left, most_ms, now_ms, limit.peak, peak)) {
     Compiled made;
     made.program = best->passed->program, made.storages = best->storages;
     made.plan = place(made);
-    if (made.plan.device().bytes > limit) {
+    if (made.plan.device().bytes > limit.plan) {
       std::erase(left, best);
       continue;
     }

@@ -16,9 +16,9 @@ NodeId made_by(const StepView& view, const Program& p, ValueId v) {
   return was == kNone ? NodeId(kNone) : view.program.value(was).producer;
 }
 
-class Tracer {
+class CloneTracer {
  public:
-  Tracer(const StepView& view, const Program& fused, const ByNode<double>& node_ms)
+  CloneTracer(const StepView& view, const Program& fused, const ByNode<double>& node_ms)
       : view_(view), fused_(fused), node_ms_(node_ms), seen_(view.program.nodes.size(), kNone) {}
 
   // What the node stands for: all that lies between its operands and its outputs.
@@ -71,7 +71,7 @@ std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile&
   const Program fused = fuse_recompute(insert_clones(all, std::move(choice), kClonesFar).program);
   const ByNode<double> fused_ms = predict(fused, device).node_ms;
   const ByNode<double> node_ms = predict(view.program, device).node_ms;
-  Tracer tracer(view, fused, node_ms);
+  CloneTracer tracer(view, fused, node_ms);
   std::vector<FusedClones> found;
   for (NodeId n : fused.nodes.ids()) {
     const Node& node = fused.node(n);

@@ -10,8 +10,8 @@
 #include "core/verify.h"
 #include "memory/compile.h"
 #include "memory/overlap/join.h"
-#include "memory/overlap/waits.h"
 #include "memory/pass.h"
+#include "memory/queues/waits.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -130,7 +130,7 @@ class Pair {
       if (within.device().bytes < c.plan.device().bytes) c.plan = std::move(within);
     }
     if (queues_ == PairQueues::two) {
-      c.program = with_waits_for_bytes(p, run, c.storages, c.plan);
+      c.program = with_waits_for_bytes(p, run, c.program, c.storages, c.plan);
       verify(c.program);
     }
     check_plan(c.program, c.storages, c.plan);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "memory/compiled.h"
-#include "memory/overlap/side_by_side.h"
+#include "memory/price/side_by_side.h"
 
 namespace pal {
 

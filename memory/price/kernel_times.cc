@@ -59,6 +59,30 @@ std::vector<double> launch_times(const Work& work, std::span<const LaunchCount> 
   return ms;
 }
 
+NodeDemand demand_of_launches(const Work& work, std::span<const LaunchCount> launches,
+                              const DeviceProfile& device, bool graph) {
+  NodeDemand out;
+  const double cost = 1e3 * launch_cost(device, graph);
+  const std::vector<double> ms = launch_times(work, launches, device, graph);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const LaunchCount& l = launches[i];
+    const double works = ms[i] - cost;
+    out.launch_ms += cost, out.work_ms += works;
+    out.memory += 1e3 * (l.read + l.written) / (device.memory * device.memory_efficiency);
+    double units = 1;
+    if (l.kind == Kind::kernel) units = std::min(1.0, double(l.blocks) / device.units);
+    if (l.kind == Kind::library) {
+      Work product = work;
+      product.flops = l.product_flops, product.bytes = l.read + l.written;
+      units = std::min(1.0, pieces_of(product, device) / device.units);
+    }
+    out.units += works * units;
+  }
+  if (out.work_ms <= 0) return {.launch_ms = out.launch_ms};
+  out.memory = std::min(1.0, out.memory / out.work_ms), out.units /= out.work_ms;
+  return out;
+}
+
 double least_ms(const Work& work, bool launches, const DeviceProfile& device, bool graph) {
   if (!launches) return 0;
   DeviceProfile alone = device;

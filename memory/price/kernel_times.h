@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/kernel_counter.h"
-#include "memory/price/predict.h"
+#include "memory/price/demand.h"
 
 namespace pal {
 
@@ -18,6 +18,11 @@ constexpr double kBusyThreads = 512;
 // in at `vector`, in proportion to the bytes of its kernels. `graph`: the step was recorded.
 std::vector<double> launch_times(const Work& work, std::span<const LaunchCount> launches,
                                  const DeviceProfile& device, bool graph);
+// What they take of the device: what launches cost first, then their work in one piece, with the
+// means of what they use. Of what they can reach of a resource: two that read memory as fast as one
+// kernel can gain nothing by reading it side by side.
+NodeDemand demand_of_launches(const Work& work, std::span<const LaunchCount> launches,
+                              const DeviceProfile& device, bool graph);
 // The least that the node takes: its own bytes and flops at full rates, and one launch where it
 // launches anything.
 double least_ms(const Work& work, bool launches, const DeviceProfile& device, bool graph);

@@ -124,7 +124,8 @@ struct Prediction {
 // Every queue runs its nodes in order, and each node once the ones that it waits for are done.
 // Where the directions of the link share it (link_both), copies under way at once take longer.
 // Exchanges between ranks stand in the queue that their node names: what others do in the meantime
-// they do not see. Takes time linear in the program; about 5 ms for 20,000 nodes.
+// they do not see. Queues of compute share the device (memory/price/side_by_side.h). Takes time
+// linear in the program; about 5 ms for 20,000 nodes.
 Prediction predict(const Program& program, const DeviceProfile& device,
                    const Storages* storages = nullptr);
 // When the step would end if its nodes took so long, in milliseconds.

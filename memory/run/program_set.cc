@@ -178,6 +178,7 @@ ProgramSet::ProgramSet(CompileOptions options, const Device& device, PoolShare s
       cache_(device),
       arena_(std::make_unique<Arena>(device.accelerator)) {
   if (options_.profile) options_.profile->elsewhere = false;  // what is compiled here runs here
+  if (!device.accelerator || share_.pool) options_.branch_device.reset();
   if (!device.accelerator) return;
   mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
   turns_ = std::make_shared<Turns>(*device.accelerator);

@@ -125,9 +125,9 @@ TEST(Exchanges, AQueueIsNeverSlowerAndNeverOverTheBudget) {
             options.budget = budget;
             const Compiled within = compile(recorded, cache, layout, options);
             EXPECT_LE(within.plan.device().bytes, budget);
-            options.budget.reset(), options.exchange_budget = budget;
+            options.budget.reset(), options.queue_budget = budget;
             EXPECT_LE(compile(recorded, cache, layout, options).plan.device().bytes, budget);
-            options.exchange_budget.reset();
+            options.queue_budget.reset();
             EXPECT_LE(predicted_ms(within, device), predicted_ms(plain, device) * (1 + 1e-9));
             fell_back += predicted_ms(within, device) > predicted_ms(free, device) * (1 + 1e-9);
           }

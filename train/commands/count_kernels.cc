@@ -53,7 +53,11 @@ KernelReport count_kernels(Config config, const std::string& name,
   if (!device.tf32) profile.tf32 = 0;
   const auto task = make_task(config);
   if (!bucket) bucket = task->bucket_lengths(task->largest_candidates().back());
-  ProgramSet programs(compile_options(config.memory), device);
+  CompileOptions options = compile_options(config.memory);
+  if (*config.device.branches) {
+    options.branch_device = profile, options.branch_device->capacity = profile.room();
+  }
+  ProgramSet programs(options, device);
   Executable& step = programs.add("step", record_plan_step(*task, config, *bucket));
   const BatchInfo batch = task->fill_full(step, *bucket);
   StepScalars scalars{.learning_rate = 1e-3f, .tokens = float(batch.normalizer)};

@@ -201,6 +201,7 @@ int run_plan(const PlanArgs& given) {
   CompileOptions options = compile_options(args.config.memory);
   options.profile = profile_of(args);
   options.exchange_device = exchange_device_of(args);
+  options.branch_device = branch_device_of(args);
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->room();
   std::optional<AutoPlanner> automatic;

@@ -53,4 +53,12 @@ std::optional<DeviceProfile> exchange_device_of(const PlanArgs& args) {
   return device;
 }
 
+std::optional<DeviceProfile> branch_device_of(const PlanArgs& args) {
+  if (args.profile.empty() || !*args.config.device.branches) return {};
+  DeviceProfile device = profile_of(args);
+  if (!device.elsewhere || device.link == 0) return {};  // a processor
+  device.capacity = device.room();
+  return device;
+}
+
 }  // namespace pal

@@ -24,5 +24,8 @@ DeviceProfile profile_of(const PlanArgs& args);
 // The same where exchanges are to have a queue of their own: of several ranks, without train.link:
 // none.
 std::optional<DeviceProfile> exchange_device_of(const PlanArgs& args);
+// The same where branches are to have a second queue: of a card that --profile names, where
+// device.branches is on.
+std::optional<DeviceProfile> branch_device_of(const PlanArgs& args);
 
 }  // namespace pal

@@ -82,6 +82,7 @@ int run_front(const PlanArgs& given) {
   CompileOptions options = compile_options(args.config.memory);
   options.profile = profile_of(args);
   options.exchange_device = exchange_device_of(args);
+  options.branch_device = branch_device_of(args);
   std::optional<int64_t> budget = options.budget;
   if (!budget && !args.profile.empty()) budget = options.profile->room();
 

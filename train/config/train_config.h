@@ -271,6 +271,13 @@ struct DeviceSection : Section {
       option("threads", {}, "CPU threads; null: one per core", {.min = 1, .max = 1024});
   Option<bool> graphs =
       option("graphs", true, "of cuda: record a step once and replay it", {.effect = Effect::none});
+  Option<bool> branches =
+      option("branches", true,
+             "of cuda: branches of a step that do not depend on each other, such as the two "
+             "directions of a recurrent layer, run side by side on two queues where that is "
+             "predicted to be faster and fits; not with several ranks, memory.swap, a manager, or "
+             "in a shared pool",
+             {.effect = Effect::none});
   Option<bool> cudnn = option("cudnn", true,
                               "of cuda: convolutions go to cuDNN where it is found; false: as "
                               "windows and cuBLASLt's products");

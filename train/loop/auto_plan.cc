@@ -50,9 +50,9 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
 CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits) {
   CompileOptions options = point.options;
   if (point.bytes > limits.device) {
-    options.exchange_device = {};
-  } else if (options.exchange_device) {
-    options.exchange_budget = limits.device;
+    options.exchange_device = {}, options.branch_device = {};
+  } else if (options.exchange_device || options.branch_device) {
+    options.queue_budget = limits.device;
   }
   return options;
 }
@@ -68,7 +68,7 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
   }
   plan.chosen = size_t(chosen - front.points.data());
   const CompileOptions options = options_of(*chosen, limits);
-  const bool queue = options.exchange_budget.has_value();
+  const bool queue = options.queue_budget.has_value();
   plan.step = compile(recorded, kernels, layout, options);
   const int64_t bytes = plan.step.plan.device().bytes, host = plan.step.plan.host().bytes;
   // What is not offloaded is in the host's memory whatever its limit is.

@@ -25,6 +25,7 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
   if (!chooses_plan(config)) return;
   CompileOptions options = compile_options(config);
   options.exchange_device = programs.options().exchange_device;
+  options.branch_device = programs.options().branch_device;
   options.profile = device ? *device : profile_at_hand(programs.device(), &whose_times_);
   // Which values are rounded follows from the plan, so that it stays what it was.
   const bool may_time = !folder_.empty() && !rounds(config) && *config.profile_steps > 0;

@@ -10,6 +10,7 @@
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "ops/libraries/numerics.h"
+#include "train/loop/auto_plan.h"
 #include "train/run_files/algorithm_file.h"
 
 namespace pal {
@@ -126,6 +127,13 @@ Device choose_device(const DeviceConfig& config, std::string* said, int gpu_numb
             (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
   }
   return cpu;
+}
+
+std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device) {
+  if (!device.accelerator || !*config.branches) return {};
+  DeviceProfile out = profile_at_hand(device);
+  out.capacity = device.accelerator->room();
+  return out;
 }
 
 std::string numerics_of(const Device& device) {

@@ -1,5 +1,6 @@
 // The compile options and the device that a configuration asks for.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "core/device.h"
@@ -24,6 +25,11 @@ Device choose_device(const DeviceConfig& config, std::string* said = nullptr, in
 // The same for training, in the precision that train.precision asks for. UsageError where the
 // device does not have it.
 Device training_device(const Config& config, std::string* said = nullptr);
+
+// The card whose times say which branches of a step get a queue of their own
+// (CompileOptions::branch_device), with the room that it has now. None: the device is a processor,
+// or device.branches is off.
+std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device);
 
 // What the bits of results depend on besides the configuration and the data.
 std::string numerics_of(const Device& device);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "memory/price/predict.h"
+#include "memory/price/side_by_side.h"
 #include "train/config/wording.h"
 
 namespace pal {
@@ -50,6 +51,7 @@ KernelReport kernel_report(const Compiled& step, const ByNode<std::vector<Launch
   out.all.name = "all";
   std::map<std::string, KernelRow> rows;
   ByNode<double> node_ms;
+  ByNode<NodeDemand> demands;
   for (const NodeId n : step.program.nodes.ids()) {
     const Node& node = step.program.node(n);
     const Work work = work_of(step.program, n, &step.storages);
@@ -67,8 +69,14 @@ KernelReport kernel_report(const Compiled& step, const ByNode<std::vector<Launch
     }
     add(row, sum), add(out.all, sum);
     node_ms.push_back(sum.ms);
+    demands.push_back(demand_of_launches(work, of_node, device, graph));
   }
-  out.step_ms = step_ms_of(step.program, node_ms);
+  out.one_queue_ms = step_ms_of(step.program, node_ms);
+  out.step_ms = out.one_queue_ms;
+  if (computes_side_by_side(step.program)) {
+    out.one_queue_ms = one_by_one_ms(demands);
+    out.step_ms = run_side_by_side(step.program, demands).ms;
+  }
   out.roofline_ms = predict(step.program, device, &step.storages).step_ms;
   for (auto& [name, row] : rows) {
     if (row.launches > 0) out.rows.push_back(std::move(row));
@@ -99,6 +107,9 @@ std::vector<std::string> kernel_lines(const KernelReport& report, size_t most) {
   out.push_back(printed("  moved %.2f times the least that the operators must", ratio));
   std::string line = printed("  step (predicted, %s%s): %.2f ms", report.device.c_str(),
                              report.graph ? ", recorded" : ", not recorded", report.step_ms);
+  if (report.step_ms < report.one_queue_ms) {
+    line += printed(" on two queues, %.2f one by one", report.one_queue_ms);
+  }
   line += printed("; roofline %.2f ms", report.roofline_ms);
   if (report.samples > 0) line += ", " + short_number(report.rate(report.samples)) + " samples/s";
   if (report.units > 0 && report.units != report.samples) {
@@ -119,6 +130,7 @@ std::string kernel_json(const KernelReport& report) {
                               {"least_bytes", report.all.least_bytes},
                               {"flops", report.all.flops},
                               {"step_ms", report.step_ms},
+                              {"one_queue_ms", report.one_queue_ms},
                               {"roofline_ms", report.roofline_ms}};
   json["samples_per_s"] = report.rate(report.samples);
   json[report.unit + "_per_s"] = report.rate(report.units);

@@ -26,6 +26,7 @@ struct KernelReport {
   std::vector<KernelRow> rows;    // most that can be won first
   KernelRow all;                  // their sums
   double step_ms = 0;             // until the last queue is done
+  double one_queue_ms = 0;        // the same nodes, branches one behind the other
   double roofline_ms = 0;         // as pal plan predicts it
   double samples = 0, units = 0;  // of a step; units: words, images
   std::string unit;

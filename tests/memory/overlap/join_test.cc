@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/order.h"
 #include "core/verify.h"
-#include "memory/overlap/waits.h"
+#include "memory/queues/waits.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
 #include "tests/memory/running.h"

@@ -79,5 +79,29 @@ TEST(KernelTimes, TheLeastIsOneLaunch) {
   EXPECT_EQ(least_ms(work, false, card(), true), 0) << "nothing is launched";
 }
 
+// What launches use of the card, weighted by the time that they work.
+TEST(KernelTimes, DemandsAreMeansOverTheWork) {
+  const LaunchCount few = kernel(1e6, 2), many = kernel(1e6, 1000);
+  const auto demand = [](std::span<const LaunchCount> launches, bool graph) {
+    return demand_of_launches({}, launches, card(), graph);
+  };
+  NodeDemand d = demand({&few, 1}, true);
+  EXPECT_DOUBLE_EQ(d.launch_ms, 1e-3);
+  EXPECT_DOUBLE_EQ(d.work_ms, 1);
+  EXPECT_DOUBLE_EQ(d.memory, 0.1);
+  EXPECT_DOUBLE_EQ(d.units, 0.2);
+  d = demand({&many, 1}, false);
+  EXPECT_DOUBLE_EQ(d.launch_ms, 3e-3);
+  EXPECT_DOUBLE_EQ(d.memory, 1);
+  EXPECT_DOUBLE_EQ(d.units, 1);
+  const LaunchCount both[] = {few, many};
+  d = demand(both, true);
+  EXPECT_DOUBLE_EQ(d.launch_ms, 2e-3);
+  EXPECT_DOUBLE_EQ(d.work_ms, 1.1);
+  EXPECT_DOUBLE_EQ(d.memory, 0.2 / 1.1);
+  EXPECT_DOUBLE_EQ(d.units, (0.2 + 0.1) / 1.1);
+  EXPECT_EQ(demand({}, true).work_ms, 0);
+}
+
 }  // namespace
 }  // namespace pal::test

@@ -1,5 +1,5 @@
 // Two queues whose times can be worked out by hand.
-#include "memory/overlap/side_by_side.h"
+#include "memory/price/side_by_side.h"
 
 #include <gtest/gtest.h>
 
@@ -70,6 +70,27 @@ TEST(SideBySide, WhoWaitsForEachOtherIsAnError) {
   Program p = two_chains(1, 1);
   p.node(0).waits = {1}, p.node(1).waits = {0};
   EXPECT_THROW(run_side_by_side(p, all(p, {.work_ms = 1})), ProgramError);
+}
+
+// A prediction has queues of compute side by side, and says when each node ends.
+TEST(SideBySide, PredictionsShareTheDevice) {
+  const DeviceProfile card{
+      .f32 = 1e12, .vector = 1e12, .memory = 1e9, .launch = 1e-6, .units = 2, .piece = 4};
+  const Program p = two_chains(3, 2);
+  Program one = p;
+  for (Node& node : one.nodes) node.queue = kComputeQueue;
+  const SideBySide run = run_side_by_side(p, demands_of(p, card));
+  const Prediction beside = predict(p, card), behind = predict(one, card);
+  EXPECT_EQ(beside.step_ms, run.ms);
+  EXPECT_EQ(beside.end_ms, run.end_ms);
+  EXPECT_EQ(beside.end_ms[2], beside.step_ms);
+  EXPECT_EQ(beside.node_ms, behind.node_ms);
+  EXPECT_LT(beside.step_ms, behind.step_ms);
+  EXPECT_TRUE(computes_side_by_side(p));
+  EXPECT_FALSE(computes_side_by_side(one));
+  Program copies = p;  // on a queue of their own
+  for (NodeId n = 3; n < p.node_count(); ++n) copies.node(n).phase = Phase::offload;
+  EXPECT_FALSE(computes_side_by_side(copies));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Queues of compute side by side on one device, as time would go: the model of
-// memory/share/simulate.h, for one program whose queues wait for each other.
+// memory/share/simulate.h, for one program whose queues wait for each other. Behind pairs of
+// micro-batches (memory/overlap), branches on two queues (memory/queues), and predict().
 #pragma once
 #include <vector>
 
@@ -9,12 +10,17 @@
 
 namespace pal {
 
-// Of every node. Without `storages` views and stacks count as in place.
+// Of every node; with what was measured of it, where device.times has that. Without `storages`
+// views and stacks count as in place.
 ByNode<NodeDemand> demands_of(const Program& program, const DeviceProfile& device,
                               const Storages* storages = nullptr);
 
+// Whether nodes that are neither copies nor exchanges stand in several queues.
+bool computes_side_by_side(const Program& program);
+
 struct SideBySide {
   double ms = 0;              // until the last node is done
+  ByNode<double> end_ms;      // when each is done
   std::vector<NodeId> order;  // in which nodes begin: each behind all that it waits for
   // What has ended on the other queue when a node begins, the last of it; kNone: nothing. (Of two
   // queues.)

@@ -1,10 +1,13 @@
 // Discrete events: from one end of a launch or a node to the next.
-#include "memory/overlap/side_by_side.h"
+#include "memory/price/side_by_side.h"
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/op.h"
 #include "core/order.h"
+#include "memory/price/node_times.h"
+#include "memory/price/works.h"
 
 namespace pal {
 namespace {
@@ -15,7 +18,7 @@ class Events {
       : program_(program), demands_(demands), done_(program.nodes.size(), 0) {
     lanes_.resize(size_t(queue_count(program)));
     for (NodeId n : program.nodes.ids()) lanes_[program.node(n).queue].nodes.push_back(n);
-    out_.seen.assign(program.nodes.size(), kNone);
+    out_.seen.assign(program.nodes.size(), kNone), out_.end_ms.assign(program.nodes.size(), 0);
   }
 
   SideBySide run() {
@@ -84,7 +87,7 @@ class Events {
       return;
     }
     lane.ended = lane.nodes[lane.next++];
-    done_[lane.ended] = 1, lane.busy = false;
+    done_[lane.ended] = 1, lane.busy = false, out_.end_ms[lane.ended] = out_.ms;
   }
 
   void set_speeds() {
@@ -120,11 +123,30 @@ double alone_ms(const NodeDemand& d) { return d.launch_ms + d.work_ms; }
 ByNode<NodeDemand> demands_of(const Program& program, const DeviceProfile& device,
                               const Storages* storages) {
   ByNode<NodeDemand> out;
+  Works works(program, storages);
   out.reserve(program.nodes.size());
   for (NodeId n : program.nodes.ids()) {
-    out.push_back(demand_of(work_of(program, n, storages), device));
+    const Work work = works.of(n);
+    NodeDemand demand = demand_of(work, device);
+    if (device.times && work.runs && work.link_bytes == 0) {
+      const double ms = device.times->of(program, n, alone_ms(demand));
+      demand.launch_ms = std::min(demand.launch_ms, ms), demand.work_ms = ms - demand.launch_ms;
+    }
+    out.push_back(demand);
   }
   return out;
+}
+
+bool computes_side_by_side(const Program& program) {
+  const QueueId none = 255;
+  QueueId one = none;
+  for (const Node& node : program.nodes) {
+    const bool copies = node.phase == Phase::offload || node.phase == Phase::reload;
+    if (copies || node.op->collective || node.queue == one) continue;
+    if (one != none) return true;
+    one = node.queue;
+  }
+  return false;
 }
 
 SideBySide run_side_by_side(const Program& program, const ByNode<NodeDemand>& demands) {
