@@ -6,12 +6,19 @@
 
 namespace pal {
 
+// forward: x, w -> y; data_grad: dy, w -> dx; weight_grad: x, dy -> dw.
+struct CudnnOperands {
+  const void *a, *b;
+  void* out;
+  bool add = false;            // to what is in out
+  const void* bias = nullptr;  // of what takes one
+};
+
 class CudnnConvolution {
  public:
   virtual ~CudnnConvolution() = default;
   virtual int64_t workspace() const = 0;
-  // forward: x, w -> y; data_grad: dy, w -> dx; weight_grad: x, dy -> dw. `add`: to what is in out.
-  virtual void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
+  virtual void run(cudaStream_t stream, const CudnnOperands& operands,
                    std::byte* workspace) const = 0;
 };
 
@@ -31,5 +38,14 @@ class CudnnConvolution {
                                                                   const ConvShape& shape,
                                                                   DType type, int64_t boundary,
                                                                   int64_t most_workspace);
+
+// A forward convolution whose sums go through its f32 bias, where `shape` has one, and relu, where
+// there is one, before they are rounded, in one call: by the graph API. Operands and result begin
+// on such a boundary; it adds to nothing. Null as above, and where there is neither.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device,
+                                                                    const ConvShape& shape,
+                                                                    DType type, bool relu,
+                                                                    int64_t boundary,
+                                                                    int64_t most_workspace);
 
 }  // namespace pal
