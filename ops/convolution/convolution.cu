@@ -25,7 +25,7 @@ struct ConvState {
   ConvStripes stripes;
   bool depthwise;
   std::unique_ptr<CudnnConvolution> cudnn;     // if there, does it all
-  bool epilogue = false;                       // the bias and relu too
+  bool adds_bias = false;                      // the bias too
   std::unique_ptr<CudaProduct> product, last;  // of a stripe, and of the lines that are left over
   int64_t windows_at = 0, sums_at = 0;
 };
@@ -47,7 +47,7 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
   const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
   if (cudnn_with_epilogue && kind == ConvKind::forward) {
     s.cudnn = cudnn_with_epilogue(device, shape, type, relu, least, most);
-    s.epilogue = s.cudnn != nullptr;
+    s.adds_bias = s.cudnn != nullptr;
   }
   if (!s.cudnn && cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);
@@ -195,7 +195,7 @@ void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
 void run_cudnn(const KernelArgs& a, const ConvState& s) {
   const void* extra = input_if_present(a, 2);
   CudnnOperands operands{.a = a.in[0], .b = a.in[1], .out = a.out[0]};
-  if (s.epilogue) {
+  if (s.adds_bias) {
     operands.bias = extra;
   } else if (extra) {
     if (s.kind == ConvKind::forward) lay_bias(a, s.stripes);
@@ -308,7 +308,8 @@ void run_conv_cuda(const KernelArgs& a) {
 
 void run_conv_relu_cuda(const KernelArgs& a) {
   run_conv_cuda(a);
-  if (static_cast<const ConvState*>(a.state)->epilogue) return;
+  const ConvState& s = *static_cast<const ConvState*>(a.state);
+  if (s.cudnn && s.cudnn->does_relu()) return;
   launch_map<1>(with_operands(a, a.out, a.out_spec), Relu{});
 }
 

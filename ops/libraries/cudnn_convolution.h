@@ -18,6 +18,7 @@ class CudnnConvolution {
  public:
   virtual ~CudnnConvolution() = default;
   virtual int64_t workspace() const = 0;
+  virtual bool does_relu() const { return false; }  // to its result
   virtual void run(cudaStream_t stream, const CudnnOperands& operands,
                    std::byte* workspace) const = 0;
 };
@@ -39,9 +40,10 @@ class CudnnConvolution {
                                                                   DType type, int64_t boundary,
                                                                   int64_t most_workspace);
 
-// A forward convolution whose sums go through its f32 bias, where `shape` has one, and relu, where
-// there is one, before they are rounded, in one call: by the graph API. Operands and result begin
-// on such a boundary; it adds to nothing. Null as above, and where there is neither.
+// A forward convolution whose f32 bias, and relu where there is one, are added to its sums before
+// they are rounded, in one call: by the graph API. relu is done where the library does it with the
+// same sums as without. Operands and result begin on such a boundary; it adds to nothing. Null as
+// above, and without a bias.
 [[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device,
                                                                     const ConvShape& shape,
                                                                     DType type, bool relu,

@@ -1,5 +1,6 @@
 // A graph's parts as the library has them, the choice of its engine, and its run.
 #include <algorithm>
+#include <utility>
 
 #include "ops/libraries/cudnn_graph.h"
 
@@ -37,6 +38,35 @@ bool gives_its_bits_again(const GraphObject& config, bool cores) {
   });
 }
 
+// The engine's number, then its knobs, two numbers each; empty where the library does not say.
+std::vector<int64_t> settings_of(const GraphObject& config) {
+  GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  std::vector one{engine.get()};
+  std::vector<int64_t> out(1), value(1);
+  std::vector<cudnnBackendKnobType_t> type(1);
+  std::vector<cudnnBackendDescriptor_t> results;
+  std::vector<std::unique_ptr<GraphObject>> knobs;
+  int64_t count = 0;
+  auto ask = [&](const GraphObject& of, cudnnBackendAttributeName_t name,
+                 cudnnBackendAttributeType_t kind,
+                 auto& to) { return of.try_ask(name, kind, to, count) == CUDNN_STATUS_SUCCESS; };
+  constexpr auto kPart = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  if (!ask(config, CUDNN_ATTR_ENGINECFG_ENGINE, kPart, one)) return {};
+  if (!ask(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, out)) return {};
+  if (!ask(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, kPart, results)) return {};
+  for (int64_t i = 0; i < count; ++i) {
+    knobs.push_back(std::make_unique<GraphObject>(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+    results.push_back(knobs.back()->get());
+  }
+  if (!ask(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, kPart, results)) return {};
+  for (const auto& knob : knobs) {
+    if (!ask(*knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type)) return {};
+    if (!ask(*knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value)) return {};
+    out.push_back(type[0]), out.push_back(value[0]);
+  }
+  return out;
+}
+
 }  // namespace
 
 const GraphObject& CudnnGraph::tensor(const GraphTensor& as) {
@@ -68,8 +98,8 @@ const GraphObject& CudnnGraph::windows(const CudnnShape& shape) {
   });
 }
 
-bool CudnnGraph::choose(bool cores, int64_t most_workspace) {
-  if (!taken_) return false;
+bool CudnnGraph::choose(bool cores, int64_t most_workspace, const CudnnGraph* like) {
+  if (!taken_ || (like && like->settings_.empty())) return false;
   const GraphObject& graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, [&](GraphObject& whole) {
     whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_)
         .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle_});
@@ -77,7 +107,12 @@ bool CudnnGraph::choose(bool cores, int64_t most_workspace) {
   if (!taken_) return false;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const auto& engine : engines(graph, mode)) {
-      if (gives_its_bits_again(*engine, cores) && plan(*engine, most_workspace)) return true;
+      if (!gives_its_bits_again(*engine, cores)) continue;
+      std::vector<int64_t> settings = settings_of(*engine);
+      if (like && settings != like->settings_) continue;
+      if (!plan(*engine, most_workspace)) continue;
+      settings_ = std::move(settings);
+      return true;
     }
   }
   return false;

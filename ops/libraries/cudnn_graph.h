@@ -54,9 +54,13 @@ class GraphObject {
   int64_t ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
               std::vector<T>& values) const {
     int64_t count = 0;
-    check_cudnn(
-        library_.backend_get(get(), name, type, int64_t(values.size()), &count, values.data()));
+    check_cudnn(try_ask(name, type, values, count));
     return count;
+  }
+  template <class T>
+  cudnnStatus_t try_ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                        std::vector<T>& values, int64_t& count) const {
+    return library_.backend_get(get(), name, type, int64_t(values.size()), &count, values.data());
   }
 
  private:
@@ -97,8 +101,9 @@ class CudnnGraph {
   }
 
   // Whether the library takes all that, and there is an engine for it, with so many bytes at most.
-  // `cores`: it may be one for tensor cores, which round operands in f32.
-  bool choose(bool cores, int64_t most_workspace);
+  // `cores`: it may be one for tensor cores, which round operands in f32. `like`: it is to be the
+  // one that was chosen for that graph, with the same settings, so that it adds in the same order.
+  bool choose(bool cores, int64_t most_workspace, const CudnnGraph* like = nullptr);
   int64_t workspace() const { return bytes_ ? bytes_ + kBoundary : 0; }
 
   // A tensor of those that are in memory.
@@ -120,7 +125,8 @@ class CudnnGraph {
   Objects parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
   std::unique_ptr<GraphObject> plan_;
-  int64_t bytes_ = 0;  // of workspace
+  std::vector<int64_t> settings_;  // of the engine that was chosen
+  int64_t bytes_ = 0;              // of workspace
   bool taken_ = true;
 };
 

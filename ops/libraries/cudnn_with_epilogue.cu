@@ -11,9 +11,9 @@ enum EpilogueTensor : int64_t { kConvX = 1, kConvW, kConvBias, kConvY, kConvSums
 
 class EpilogueGraph final : public CudnnConvolution {
  public:
-  EpilogueGraph(cudnnHandle_t handle, const CudnnShape& shape, DType type, bool bias, bool relu,
+  EpilogueGraph(cudnnHandle_t handle, const CudnnShape& shape, DType type, bool relu,
                 int64_t boundary)
-      : graph_(handle), bias_(bias) {
+      : graph_(handle), relu_(relu) {
     const int rank = shape.rank();
     const cudnnDataType_t data = cudnn_type(type);
     const GraphObject& x = graph_.tensor({kConvX, data, wide(shape.x.data(), rank), boundary});
@@ -24,35 +24,34 @@ class EpilogueGraph final : public CudnnConvolution {
       return last ? graph_.tensor({kConvY, data, extents, boundary})
                   : graph_.tensor({number, CUDNN_DATA_FLOAT, extents, boundary, true});
     };
-    const GraphObject* sums = &result(kConvSums, false);
+    const GraphObject& sums = result(kConvSums, false);
     const GraphObject& windows = graph_.windows(shape);
     graph_.operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, [&](GraphObject& o) {
       o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
-          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, *sums)
+          .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, sums)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, windows)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, std::vector{1.0f})
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, std::vector{0.0f});
     });
-    if (bias) {
-      std::vector<int64_t> extents(size_t(rank), 1);
-      extents[1] = shape.y[1];
-      const GraphObject& row = graph_.tensor({kConvBias, CUDNN_DATA_FLOAT, extents, boundary});
-      const GraphObject& to = result(kConvBiased, !relu);
-      pointwise(CUDNN_POINTWISE_ADD, *sums, &row, to);
-      sums = &to;
-    }
-    if (relu) pointwise(CUDNN_POINTWISE_RELU_FWD, *sums, nullptr, result(kConvY, true));
+    std::vector<int64_t> extents(size_t(rank), 1);
+    extents[1] = shape.y[1];
+    const GraphObject& row = graph_.tensor({kConvBias, CUDNN_DATA_FLOAT, extents, boundary});
+    const GraphObject& biased = result(kConvBiased, !relu);
+    pointwise(CUDNN_POINTWISE_ADD, sums, &row, biased);
+    if (relu) pointwise(CUDNN_POINTWISE_RELU_FWD, biased, nullptr, result(kConvY, true));
   }
 
-  bool choose(bool cores, int64_t most_workspace) { return graph_.choose(cores, most_workspace); }
+  bool choose(bool cores, int64_t most_workspace, const EpilogueGraph* like = nullptr) {
+    return graph_.choose(cores, most_workspace, like ? &like->graph_ : nullptr);
+  }
   int64_t workspace() const override { return graph_.workspace(); }
+  bool does_relu() const override { return relu_; }
 
   void run(cudaStream_t stream, const CudnnOperands& o, std::byte* workspace) const override {
     if (o.add) throw DeviceError("cuDNN's graph of a convolution adds to nothing");
-    std::vector<CudnnGraph::Bound> tensors{{kConvX, o.a}, {kConvW, o.b}, {kConvY, o.out}};
-    if (bias_) tensors.push_back({kConvBias, o.bias});
-    graph_.run(stream, tensors, workspace);
+    graph_.run(stream, {{kConvX, o.a}, {kConvW, o.b}, {kConvY, o.out}, {kConvBias, o.bias}},
+               workspace);
   }
 
  private:
@@ -74,7 +73,7 @@ class EpilogueGraph final : public CudnnConvolution {
   }
 
   CudnnGraph graph_;
-  bool bias_;
+  bool relu_;
 };
 
 }  // namespace
@@ -82,14 +81,17 @@ class EpilogueGraph final : public CudnnConvolution {
 std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device, const ConvShape& shape,
                                                       DType type, bool relu, int64_t boundary,
                                                       int64_t most_workspace) {
-  if (!device.cudnn || !(shape.bias || relu)) return nullptr;
+  if (!device.cudnn || !shape.bias) return nullptr;
   const std::optional<CudnnShape> described = cudnn_shape(shape);
   const cudnnHandle_t handle = described ? cudnn_of(device) : nullptr;
   if (!handle) return nullptr;
-  auto graph =
-      std::make_unique<EpilogueGraph>(handle, *described, type, shape.bias, relu, boundary);
-  if (!graph->choose(type != DType::f32 || device.tf32, most_workspace)) return nullptr;
-  return graph;
+  const bool cores = type != DType::f32 || device.tf32;
+  auto plain = std::make_unique<EpilogueGraph>(handle, *described, type, false, boundary);
+  if (!plain->choose(cores, most_workspace)) return nullptr;
+  if (!relu) return plain;
+  auto whole = std::make_unique<EpilogueGraph>(handle, *described, type, true, boundary);
+  if (!whole->choose(cores, most_workspace, plain.get())) return plain;
+  return whole;
 }
 
 }  // namespace pal

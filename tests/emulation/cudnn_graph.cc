@@ -37,6 +37,7 @@ struct GraphDescriptor {
   std::map<cudnnBackendAttributeName_t, Attribute> set;
   Engine engine = kEngines;                // of an engine or its configuration
   const GraphDescriptor* graph = nullptr;  // likewise
+  int64_t tile = 0;                        // of a knob
 
   bool has(cudnnBackendAttributeName_t name) const { return set.contains(name); }
   bool is_virtual() const {
@@ -430,6 +431,31 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
         *static_cast<GraphDescriptor*>(*static_cast<cudnnBackendDescriptor_t*>(elements));
     engine.engine = d.engine, engine.finished = true, *count = 1;
     return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX &&
+      type == CUDNN_TYPE_INT64 && requested == 1) {
+    *static_cast<int64_t*>(elements) = d.engine, *count = 1;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES &&
+      type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    *count = 1;  // another one where relu is done
+    if (requested < 1) return CUDNN_STATUS_SUCCESS;
+    auto& knob = *static_cast<GraphDescriptor*>(*static_cast<cudnnBackendDescriptor_t*>(elements));
+    knob.tile = whole_of(*d.graph)->relu && !pal::emulation::settings().same_engines ? 256 : 128;
+    knob.finished = true;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR && requested == 1) {
+    *count = 1;
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
+      *static_cast<cudnnBackendKnobType_t*>(elements) = CUDNN_KNOB_TYPE_TILE_SIZE;
+      return CUDNN_STATUS_SUCCESS;
+    }
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
+      *static_cast<int64_t*>(elements) = d.tile;
+      return CUDNN_STATUS_SUCCESS;
+    }
   }
   if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE &&
       type == CUDNN_TYPE_NUMERICAL_NOTE && requested >= 2) {

@@ -158,8 +158,9 @@ template <class T> void expect_epilogues(const Device& device, DType type) {
       ConvShape shape = kImage;
       shape.bias = bias;
       const auto convolution = cudnn_with_epilogue(device, shape, type, relu, 2, kPlenty);
-      ASSERT_EQ(convolution != nullptr, bias || relu);
+      ASSERT_EQ(convolution != nullptr, bias);
       if (!convolution) continue;
+      EXPECT_EQ(convolution->does_relu(), relu);
       EXPECT_LE(convolution->workspace(), kPlenty);
       const Pinned<T> x(pass.x), w(pass.w), y(std::vector<T>(sums.size(), from_float<T>(NAN)));
       const Pinned<float> row(biases);
@@ -205,6 +206,18 @@ TEST_F(CudnnTest, EpiloguesAreLeftToOthersWithoutAnEngine) {
   EXPECT_TRUE(cudnn_weight_grad(device_, kImage, DType::bf16, 2, kPlenty)) << "of one operation";
   emulation::settings() = {.cudnn = false};
   EXPECT_FALSE(taken());
+}
+
+// Another engine, or one with other settings, may add in another order.
+TEST_F(CudnnTest, ReluIsDoneByTheEngineThatIsChosenWithout) {
+  ConvShape biased = kImage;
+  biased.bias = true;
+  for (const bool same : {true, false}) {
+    emulation::settings().same_engines = same;
+    const auto c = cudnn_with_epilogue(device_, biased, DType::bf16, true, 2, kPlenty);
+    ASSERT_TRUE(c);
+    EXPECT_EQ(c->does_relu(), same);
+  }
 }
 
 TEST_F(CudnnTest, AddsToWhatIsThere) {
