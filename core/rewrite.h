@@ -38,6 +38,9 @@ struct Rewrite {
   const OpDef* op = nullptr;
   const OpDef* anchor = nullptr;  // an operator of the patterns, where the search begins; split: op
   When when = When::recomputed;
+  // Of `always`: a card's kernel is faster, a processor's no other than the two one by one, which
+  // may then fuse with others.
+  bool cards_alone = false;
   // The patterns around an anchor with these operands and attributes; the first that fits is taken.
   std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
 };

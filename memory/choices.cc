@@ -121,14 +121,17 @@ Made fold_plain(const Program& p, Context, std::string* note) {
 // All forms, or else one after the other, so far as they do not raise the final peak: they may by a
 // kernel's scratch memory, or because the passes that follow make less of what is left.
 Made fold_epilogues(const Program& p, Context context, std::string* note) {
-  Program all = fuse_epilogues(p, note);
+  std::vector<const Rewrite*> rewrites(all_rewrites().begin(), all_rewrites().end());
+  std::erase_if(rewrites, [&](const Rewrite* rewrite) {
+    return rewrite->when != Rewrite::When::always || (rewrite->cards_alone && !is_card(context));
+  });
+  Program all = fuse_epilogues(p, note, rewrites);
   if (all.nodes.size() == p.nodes.size()) return note->clear(), std::nullopt;
   const int64_t peak = context.final_peak(p);
   if (context.final_peak(all) <= peak) return all;
   *note = "some would raise the peak: kept apart";
   Program some = p;
-  for (const Rewrite* rewrite : all_rewrites()) {
-    if (rewrite->when != Rewrite::When::always) continue;
+  for (const Rewrite* rewrite : rewrites) {
     Program fused = fuse_epilogues(some, nullptr, {&rewrite, 1});
     if (context.final_peak(fused) <= peak) some = std::move(fused);
   }

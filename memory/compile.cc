@@ -38,12 +38,6 @@ Made order(const Program& p, Context context, std::string* note) {
                   storage_options(context.options));
 }
 
-// The step runs on a card, or is planned for one that is not here.
-bool is_card(Context context) {
-  const std::optional<DeviceProfile>& profile = context.options.profile;
-  return context.cache.device().accelerator || (profile && profile->elsewhere);
-}
-
 // Updates wait for each other where that stays a part below the peak: placement needs some room.
 // The peak is to come down to the budget where maps are copied away or a manager decides.
 Made postpone_updates(const Program& p, Context context, std::string* note) {

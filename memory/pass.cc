@@ -215,6 +215,11 @@ class Driver {
 
 }  // namespace
 
+bool is_card(const PassContext& context) {
+  const std::optional<DeviceProfile>& profile = context.options.profile;
+  return context.cache.device().accelerator || (profile && profile->elsewhere);
+}
+
 StorageOptions storage_options(const CompileOptions& options) {
   return {.inplace = options.inplace, .windows = options.windows, .maps_alone = options.maps_alone};
 }

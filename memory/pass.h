@@ -49,6 +49,9 @@ struct PassContext {
   DenseReasons* dense_maps;  // where encode tells why maps stay dense; null: nobody asks
 };
 
+// The step runs on a card, or is planned for one that is not here.
+bool is_card(const PassContext& context);
+
 // When the driver keeps what a pass made; else the program stays as it was, and the report says so.
 enum class Keep : uint8_t {
   always,

@@ -7,6 +7,7 @@
 #include "ops/convolution/avg_pool.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv3d.h"
+#include "ops/convolution/conv_relu.h"
 #include "ops/convolution/global_avg_pool.h"
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
@@ -90,9 +91,11 @@ std::span<const OpDef* const> all_ops() {
       &concatenate_op,
       &conv2d_op,
       &conv2d_data_grad_op,
+      &conv2d_relu_op,
       &conv2d_weight_grad_op,
       &conv3d_op,
       &conv3d_data_grad_op,
+      &conv3d_relu_op,
       &conv3d_weight_grad_op,
       &copy_in_op,
       &copy_out_op,

@@ -61,6 +61,12 @@ inline bool is_refusal(cudnnStatus_t status) {
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
 }
 
+inline cudnnDataType_t cudnn_type(DType type) {
+  return type == DType::bf16  ? CUDNN_DATA_BFLOAT16
+         : type == DType::f16 ? CUDNN_DATA_HALF
+                              : CUDNN_DATA_FLOAT;
+}
+
 // The device's handle, made when first wanted. Null: there is no cuDNN, or none for such a GPU or
 // driver. DeviceError where it does not start.
 cudnnHandle_t cudnn_of(const Device& device);

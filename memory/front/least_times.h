@@ -8,6 +8,7 @@
 // the plan takes, by the same roofline. Variants are looked for in the step as it was recorded and
 // in the step with everything made again, and once more in these as they are fused: a variant that
 // is a piece of another one is priced as it is. A variant of such a variant is not looked for.
+// Those of cards alone are counted on everywhere: a bound may be too low.
 #pragma once
 #include <cstdint>
 

@@ -31,6 +31,8 @@ struct Conv2dAttrs {
   }
 };
 
+std::vector<Example> conv2d_examples();  // what conv2d_relu is tested with, too
+
 // The same stride both ways, and `pad` zeros on each side.
 inline Conv2dAttrs conv2d_attrs(int64_t stride, int64_t pad, int64_t groups = 1) {
   return {.stride_h = stride,

@@ -28,20 +28,24 @@ const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 
 
 }  // namespace
 
+std::vector<Example> conv3d_examples() {
+  return {{.operands = {example({2, 3, 4, 5, 2}), example({3, 2, 3, 3, 2}), example({3})},
+           .attrs = conv3d_attrs(1, 1)},
+          {.operands = {example({1, 4, 6, 5, 3}), example({4, 3, 5, 1, 3}), absent_example()},
+           .attrs = kUneven},
+          {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
+           .attrs = conv3d_attrs(2, 1)},
+          {.operands = {half_example({2, 3, 4, 5, 2}), half_example({3, 2, 3, 3, 2}), example({3})},
+           .attrs = conv3d_attrs(1, 1)},
+          {.operands = {half_example({1, 4, 6, 5, 3}, DType::f16),
+                        half_example({4, 3, 5, 1, 3}, DType::f16), absent_example()},
+           .attrs = kUneven}};
+}
+
 const OpDef conv3d_op = conv_op<Conv3dAttrs, ConvKind::forward>(
     "conv3d", "x * w + bias",
     conv_gradient<Conv3dAttrs, conv3d_data_grad_op, conv3d_weight_grad_op>, &conv3d_cuda,
-    {{.operands = {example({2, 3, 4, 5, 2}), example({3, 2, 3, 3, 2}), example({3})},
-      .attrs = conv3d_attrs(1, 1)},
-     {.operands = {example({1, 4, 6, 5, 3}), example({4, 3, 5, 1, 3}), absent_example()},
-      .attrs = kUneven},
-     {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
-      .attrs = conv3d_attrs(2, 1)},
-     {.operands = {half_example({2, 3, 4, 5, 2}), half_example({3, 2, 3, 3, 2}), example({3})},
-      .attrs = conv3d_attrs(1, 1)},
-     {.operands = {half_example({1, 4, 6, 5, 3}, DType::f16),
-                   half_example({4, 3, 5, 1, 3}, DType::f16), absent_example()},
-      .attrs = kUneven}});
+    conv3d_examples());
 
 const OpDef conv3d_data_grad_op = conv_op<Conv3dAttrs, ConvKind::data_grad>(
     "conv3d_data_grad", "the gradient of x in x * w", nullptr, &conv3d_data_grad_cuda,

@@ -26,6 +26,8 @@ struct Conv3dAttrs {
   }
 };
 
+std::vector<Example> conv3d_examples();  // what conv3d_relu is tested with, too
+
 // The same stride every way, and `pad` zeros on each side.
 inline Conv3dAttrs conv3d_attrs(int64_t stride, int64_t pad) {
   return {stride, stride, stride, pad, pad, pad};

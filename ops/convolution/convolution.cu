@@ -7,6 +7,7 @@
 
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/cuda_windows.h"
+#include "ops/elementwise/activations.h"
 #include "ops/kernels/operands.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/libraries/cudnn_convolution.h"
@@ -15,35 +16,43 @@ namespace pal {
 namespace {
 
 // Of the windows that are there at a time, and of what cuDNN may ask for: this part of the device's
-// memory, 64 MiB at most.
-constexpr int64_t kMostBytes = int64_t(64) << 20, kPartOfMemory = 256;
+// memory, and so much at most.
+constexpr int64_t kPartOfMemory = 256;
+constexpr int64_t kMostWindows = int64_t(64) << 20, kMostCudnn = int64_t(512) << 20;
 
 struct ConvState {
   ConvKind kind;
   ConvStripes stripes;
   bool depthwise;
   std::unique_ptr<CudnnConvolution> cudnn;     // if there, does it all
+  bool adds_bias = false;                      // the bias too
   std::unique_ptr<CudaProduct> product, last;  // of a stripe, and of the lines that are left over
   int64_t windows_at = 0, sums_at = 0;
 };
 
 // in: image and weights, or the two images.
 Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& shape, SpecSpan in,
-                       const TensorSpec& out) {
+                       const TensorSpec& out, bool relu) {
   const DType type = in[0].dtype, result = out.dtype;
   auto state = std::make_shared<ConvState>();
   ConvState& s = *state;
   s.kind = kind;
-  const int64_t most = std::min(kMostBytes, cuda_of(device).total_bytes() / kPartOfMemory);
-  s.stripes = cut_into_stripes(shape, most, type);
+  const int64_t part = cuda_of(device).total_bytes() / kPartOfMemory;
+  const int64_t most = std::min(kMostCudnn, part);
+  s.stripes = cut_into_stripes(shape, std::min(kMostWindows, part), type);
   const ConvStripes& cut = s.stripes;
   s.depthwise = cut.groups > 1 && cut.c == 1;
   if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
   // Parts begin with rows of theirs.
   const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
-  if (cudnn_convolution && type == result) {
+  if (cudnn_with_epilogue && kind == ConvKind::forward) {
+    s.cudnn = cudnn_with_epilogue(device, shape, type, relu, least, most);
+    s.adds_bias = s.cudnn != nullptr;
+  }
+  if (!s.cudnn && cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);
-  } else if (cudnn_weight_grad && kind == ConvKind::weight_grad && !present(in, 2)) {
+  }
+  if (!s.cudnn && cudnn_weight_grad && kind == ConvKind::weight_grad && !shape.accumulate) {
     s.cudnn = cudnn_weight_grad(device, shape, type, least, most);
   }
   if (s.cudnn) {
@@ -182,12 +191,18 @@ void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
          stored(a.in[2], {{}, a.in_spec[2].dtype}, channels), pixels, channels);
 }
 
-// A bias is laid out first, as a sum that the result is added to.
+// A bias is laid out first, as a sum that the result is added to, unless the library takes it.
 void run_cudnn(const KernelArgs& a, const ConvState& s) {
-  const void* sum = input_if_present(a, 2);
-  if (sum && s.kind == ConvKind::forward) lay_bias(a, s.stripes);
-  if (sum && s.kind == ConvKind::weight_grad) copy_async(a, a.out[0], sum, a.out_spec[0].bytes());
-  s.cudnn->run(stream_of(a), a.in[0], a.in[1], a.out[0], sum != nullptr, a.workspace);
+  const void* extra = input_if_present(a, 2);
+  CudnnOperands operands{.a = a.in[0], .b = a.in[1], .out = a.out[0]};
+  if (s.adds_bias) {
+    operands.bias = extra;
+  } else if (extra) {
+    if (s.kind == ConvKind::forward) lay_bias(a, s.stripes);
+    if (s.kind == ConvKind::weight_grad) copy_async(a, a.out[0], extra, a.out_spec[0].bytes());
+    operands.add = true;
+  }
+  s.cudnn->run(stream_of(a), operands, a.workspace);
 }
 
 // Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
@@ -272,7 +287,12 @@ void weight_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
 
 Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                            const ConvGeometry& g) {
-  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in, out[0]);
+  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in, out[0], false);
+}
+Prepared prepare_conv_relu_cuda(const Device& device, SpecSpan in, SpecSpan out,
+                                const ConvGeometry& g) {
+  constexpr ConvKind kind = ConvKind::forward;
+  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in, out[0], true);
 }
 
 void run_conv_cuda(const KernelArgs& a) {
@@ -284,6 +304,13 @@ void run_conv_cuda(const KernelArgs& a) {
     case ConvKind::data_grad: return data_grad_stripes(a, s.stripes);
     case ConvKind::weight_grad: return weight_grad_stripes(a, s.stripes);
   }
+}
+
+void run_conv_relu_cuda(const KernelArgs& a) {
+  run_conv_cuda(a);
+  const ConvState& s = *static_cast<const ConvState*>(a.state);
+  if (s.cudnn && s.cudnn->does_relu()) return;
+  launch_map<1>(with_operands(a, a.out, a.out_spec), Relu{});
 }
 
 }  // namespace pal

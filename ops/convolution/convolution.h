@@ -42,6 +42,10 @@ void run_conv(const KernelArgs& a);
 Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                            const ConvGeometry& g);
 void run_conv_cuda(const KernelArgs& a);
+// A forward convolution, then relu over its result.
+Prepared prepare_conv_relu_cuda(const Device& device, SpecSpan in, SpecSpan out,
+                                const ConvGeometry& g);
+void run_conv_relu_cuda(const KernelArgs& a);
 // Products with the zeros around the image count: the kernels that matter do not skip them.
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out);
 

@@ -20,12 +20,6 @@ constexpr int64_t kWorkspaceBoundary = 256;
 
 template <class H> using Descriptor = LibraryObject<H, cudnnStatus_t>;
 
-cudnnDataType_t cudnn_type(DType type) {
-  return type == DType::bf16  ? CUDNN_DATA_BFLOAT16
-         : type == DType::f16 ? CUDNN_DATA_HALF
-                              : CUDNN_DATA_FLOAT;
-}
-
 class Convolution final : public CudnnConvolution {
  public:
   Convolution(cudnnHandle_t handle, ConvKind kind, const CudnnShape& shape, DType type,
@@ -57,10 +51,9 @@ class Convolution final : public CudnnConvolution {
 
   int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kWorkspaceBoundary : 0; }
 
-  void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
-           std::byte* workspace) const override {
+  void run(cudaStream_t stream, const CudnnOperands& o, std::byte* workspace) const override {
     check_cudnn(library_.set_stream(handle_, stream));
-    check_taken(call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace)));
+    check_taken(call(o.a, o.b, o.add ? 1.0f : 0.0f, o.out, on_boundary(workspace)));
   }
 
  private:

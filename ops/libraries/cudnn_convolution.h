@@ -6,12 +6,20 @@
 
 namespace pal {
 
+// forward: x, w -> y; data_grad: dy, w -> dx; weight_grad: x, dy -> dw.
+struct CudnnOperands {
+  const void *a, *b;
+  void* out;
+  bool add = false;            // to what is in out
+  const void* bias = nullptr;  // of what takes one
+};
+
 class CudnnConvolution {
  public:
   virtual ~CudnnConvolution() = default;
   virtual int64_t workspace() const = 0;
-  // forward: x, w -> y; data_grad: dy, w -> dx; weight_grad: x, dy -> dw. `add`: to what is in out.
-  virtual void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
+  virtual bool does_relu() const { return false; }  // to its result
+  virtual void run(cudaStream_t stream, const CudnnOperands& operands,
                    std::byte* workspace) const = 0;
 };
 
@@ -31,5 +39,15 @@ class CudnnConvolution {
                                                                   const ConvShape& shape,
                                                                   DType type, int64_t boundary,
                                                                   int64_t most_workspace);
+
+// A forward convolution whose f32 bias, and relu where there is one, are added to its sums before
+// they are rounded, in one call: by the graph API. relu is done where the library does it with the
+// same sums as without. Operands and result begin on such a boundary; it adds to nothing. Null as
+// above, and without a bias.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device,
+                                                                    const ConvShape& shape,
+                                                                    DType type, bool relu,
+                                                                    int64_t boundary,
+                                                                    int64_t most_workspace);
 
 }  // namespace pal

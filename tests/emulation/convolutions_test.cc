@@ -4,6 +4,7 @@
 
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv3d.h"
+#include "ops/convolution/conv_relu.h"
 #include "ops/convolution/convolution.h"
 #include "ops/libraries/cudnn_shape.h"
 #include "tests/emulation/emulation.h"
@@ -47,6 +48,55 @@ TEST(Convolutions, AsWindowsWhereThereIsNoCudnn) {
   expect_convolutions(cuda_device().accelerator);
   EXPECT_EQ(emulation::convolutions_run(), before);
   emulation::settings() = {};
+}
+
+// Where the library fuses nothing, kernels of our own lay the bias out and do relu.
+TEST(Convolutions, WithEpiloguesInTheCallOrAroundIt) {
+  if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
+  emulation::settings() = {};
+  const std::shared_ptr<Accelerator> accelerator = cuda_device().accelerator;
+  emulation::settings().fusions = false;
+  expect_convolutions(accelerator);
+  emulation::settings() = {.same_engines = false};
+  expect_convolutions(accelerator);
+  int calls = 0;
+  for (const OpDef* op : {&conv2d_op, &conv2d_relu_op, &conv3d_op, &conv3d_relu_op}) {
+    const bool relu = std::string(op->name).ends_with("relu");
+    for (const auto& [fusions, same] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      emulation::settings() = {.fusions = fusions, .same_engines = same};
+      for (const Case& c : cases_of(*op, accelerator)) {
+        if (!c.cudnn) continue;
+        Problems problems;
+        const int64_t kernels = emulation::kernels_run(), before = emulation::convolutions_run();
+        evaluate(c, {}, problems);
+        if (emulation::convolutions_run() == before) continue;
+        const bool bias = c.in[2] != kNone;
+        const int around = fusions && bias ? relu && !same : bias + relu;
+        EXPECT_EQ(emulation::kernels_run() - kernels, around) << op->name << " case " << c.seed - 1;
+        calls += bias || relu;
+      }
+    }
+  }
+  EXPECT_GT(calls, 40);
+  emulation::settings() = {};
+}
+
+// cuDNN may have a part of the card's memory, 512 MiB at most; the windows in its place 64 MiB. The
+// emulated one asks for a byte for each of w's elements.
+TEST(Convolutions, MayHaveAPartOfTheCard) {
+  if (emulation::real()) GTEST_SKIP() << "a GPU's memory is what it is";
+  auto workspace = [](int64_t memory, int64_t channels) {
+    emulation::settings() = {.memory = memory};
+    const Device device = cuda_device();
+    emulation::settings() = {};
+    const Specs in{{{1, 4, 4, channels}}, {{8192, 3, 3, channels}}, {}}, out{{{1, 4, 4, 8192}}};
+    return prepare_conv_cuda(ConvKind::forward, device, in, out, geometry_of(conv2d_attrs(1, 1)))
+        .workspace;
+  };
+  constexpr int64_t kMiB = int64_t(1) << 20, kGiB = int64_t(1) << 30;
+  EXPECT_GT(workspace(128 * kGiB, 1024), 72 * kMiB);
+  EXPECT_LT(workspace(16 * kGiB, 1024), 64 * kMiB) << "it asks for 72";
+  EXPECT_LT(workspace(256 * kGiB, 8192), 64 * kMiB) << "it asks for 576";
 }
 
 ConvShape shape_of(const Case& c) {

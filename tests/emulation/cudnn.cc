@@ -84,8 +84,10 @@ template <class F> void each_product(const DnnProblem& p, F f) {
   }
 }
 
-void compute(ConvKind kind, const DnnProblem& p, float alpha, float beta, const void* a,
-             const void* b, void* out) {
+// `scales`: what alpha and beta are.
+void compute(ConvKind kind, const DnnProblem& p, const DnnCall& call,
+             std::pair<float, float> scales, const void* a, const void* b, void* out) {
+  const auto [alpha, beta] = scales;
   const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
   std::vector<double> sums(size_t(forward ? p.y.elements()
                                   : data  ? p.x.elements()
@@ -101,18 +103,21 @@ void compute(ConvKind kind, const DnnProblem& p, float alpha, float beta, const 
   for (int64_t i = 0; i < int64_t(sums.size()); ++i) {
     float value = alpha * float(sums[size_t(i)]);
     if (beta != 0) value += beta * load_element(out, type, i);
+    if (call.bias) value += load_element(call.bias, call.bias_type, i % p.y.extent[1]);
+    if (call.relu) value = value > 0 ? value : 0;  // of NaN too
     store_element(out, type, i, value);
   }
 }
 
-void count(ConvKind kind, const DnnProblem& p, bool adds) {
+void count(ConvKind kind, const DnnProblem& p, const DnnCall& call, bool adds) {
   const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
   auto bytes = [](const EmulatedTensor& t) {
     return double(t.elements()) * double(element_bytes(t.type));
   };
   const double out = forward ? bytes(p.y) : data ? bytes(p.x) : bytes(p.w);
+  const double bias = call.bias ? double(p.y.extent[1]) * double(element_bytes(call.bias_type)) : 0;
   pal::emulation::count_library(
-      "cuDNN", bytes(p.x) + bytes(p.w) + bytes(p.y) - out + (adds ? out : 0), out,
+      "cuDNN", bytes(p.x) + bytes(p.w) + bytes(p.y) + bias - out + (adds ? out : 0), out,
       2 * double(p.y.elements()) * double(p.w.elements()) / double(p.w.extent[0]));
 }
 
@@ -176,14 +181,15 @@ cudnnStatus_t run(ConvKind kind, const DnnProblem& p, const DnnCall& call, const
     }
     pal::emulation::require_reachable(operand, "what cuDNN is given");
   }
+  if (call.bias) pal::emulation::require_reachable(call.bias, "the bias that cuDNN is given");
   ++convolutions;
   // As the library does, what the descriptors say is read now and the operands later.
   const float alpha = *static_cast<const float*>(call.alpha);
   const float beta = *static_cast<const float*>(call.beta);
-  const cudaError_t status = pal::emulation::enqueue(call.handle->stream, [=, ws = call.workspace] {
-    if (pal::emulation::counting()) return count(kind, p, beta != 0);
-    std::memset(ws, 0xFF, needed);  // it is the library's
-    compute(kind, p, alpha, beta, a, b, out);
+  const cudaError_t status = pal::emulation::enqueue(call.handle->stream, [=] {
+    if (pal::emulation::counting()) return count(kind, p, call, beta != 0);
+    std::memset(call.workspace, 0xFF, needed);  // it is the library's
+    compute(kind, p, call, {alpha, beta}, a, b, out);
   });
   return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

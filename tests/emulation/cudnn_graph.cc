@@ -1,14 +1,18 @@
-// cuDNN's graph API, as far as a convolution's weight gradient goes: objects that take attributes,
-// are finished, and are used then and not before. An attribute of another name, type or number of
-// elements than the manual has is refused, as are tensors that do not lie as they were said to.
+// cuDNN's graph API, as far as a convolution's weight gradient goes, and a convolution with what is
+// done to its sums: objects that take attributes, are finished, and are used then and not before.
+// An attribute of another name, type or number of elements than the manual has is refused, as are
+// tensors that do not lie as they were said to, and operations that do not hand their results on.
 // Heuristics name an engine that gives other bits each time first, then one that has no plan, then
-// one that wants much workspace, then one that will do.
+// one that wants much workspace, then one for tensor cores, then one that does without.
 #include <cudnn.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "tests/emulation/cudnn_problem.h"
@@ -16,10 +20,11 @@
 
 namespace {
 
+using pal::emulation::DnnCall;
 using pal::emulation::DnnProblem;
 
 // Engines, best first.
-enum Engine : int { kOtherBits, kNoPlan, kMuchWorkspace, kGood, kEngines };
+enum Engine : int { kOtherBits, kNoPlan, kMuchWorkspace, kCores, kGood, kEngines };
 constexpr int64_t kMuch = int64_t(1) << 40;
 
 struct Attribute {
@@ -32,8 +37,12 @@ struct GraphDescriptor {
   std::map<cudnnBackendAttributeName_t, Attribute> set;
   Engine engine = kEngines;                // of an engine or its configuration
   const GraphDescriptor* graph = nullptr;  // likewise
+  int64_t tile = 0;                        // of a knob
 
   bool has(cudnnBackendAttributeName_t name) const { return set.contains(name); }
+  bool is_virtual() const {
+    return has(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && one<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+  }
   template <class T> std::vector<T> all(cudnnBackendAttributeName_t name) const {
     const std::vector<std::byte>& bytes = set.at(name).bytes;
     std::vector<T> out(bytes.size() / sizeof(T));
@@ -41,11 +50,22 @@ struct GraphDescriptor {
     return out;
   }
   template <class T> T one(cudnnBackendAttributeName_t name) const { return all<T>(name).at(0); }
-  // Another descriptor, which has been finished.
+  // Other descriptors, which have been finished; null each that has not.
+  std::vector<const GraphDescriptor*> parts(cudnnBackendAttributeName_t name) const {
+    std::vector<const GraphDescriptor*> out;
+    for (auto d : all<cudnnBackendDescriptor_t>(name)) {
+      const auto* other = static_cast<GraphDescriptor*>(d);
+      out.push_back(other && other->finished ? other : nullptr);
+    }
+    return out;
+  }
   const GraphDescriptor* part(cudnnBackendAttributeName_t name,
                               cudnnBackendDescriptorType_t wanted) const {
-    const auto* other = static_cast<GraphDescriptor*>(one<cudnnBackendDescriptor_t>(name));
-    return other && other->finished && other->type == wanted ? other : nullptr;
+    const auto* other = has(name) ? parts(name).at(0) : nullptr;
+    return other && other->type == wanted ? other : nullptr;
+  }
+  const GraphDescriptor* tensor(cudnnBackendAttributeName_t name) const {
+    return part(name, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   }
 };
 
@@ -53,12 +73,16 @@ struct Known {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeType_t type;
   int64_t least, most;  // elements
+  bool optional = false;
 };
-// What may be set; all of it has to be.
+// What may be set; all of it has to be, unless it is optional.
 const std::map<cudnnBackendAttributeName_t, Known>& known() {
   constexpr auto kWindows = CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR;
   constexpr auto kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   constexpr auto kOperation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  constexpr auto kForward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  constexpr auto kFormula = CUDNN_BACKEND_POINTWISE_DESCRIPTOR;
+  constexpr auto kPointwise = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
   constexpr auto kGraph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
   constexpr auto kHeuristics = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
   constexpr auto kPlan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
@@ -78,6 +102,19 @@ const std::map<cudnnBackendAttributeName_t, Known>& known() {
       {CUDNN_ATTR_TENSOR_DIMENSIONS, {kTensor, kNumber, 4, kMostRank}},
       {CUDNN_ATTR_TENSOR_STRIDES, {kTensor, kNumber, 4, kMostRank}},
       {CUDNN_ATTR_TENSOR_UNIQUE_ID, {kTensor, kNumber, 1, 1}},
+      {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {kTensor, CUDNN_TYPE_BOOLEAN, 1, 1, true}},
+      {CUDNN_ATTR_POINTWISE_MODE, {kFormula, CUDNN_TYPE_POINTWISE_MODE, 1, 1}},
+      {CUDNN_ATTR_POINTWISE_MATH_PREC, {kFormula, CUDNN_TYPE_DATA_TYPE, 1, 1}},
+      {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {kPointwise, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {kPointwise, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {kPointwise, kPart, 1, 1, true}},
+      {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {kPointwise, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, {kForward, CUDNN_TYPE_FLOAT, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, {kForward, CUDNN_TYPE_FLOAT, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, {kForward, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, {kForward, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, {kForward, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, {kForward, kPart, 1, 1}},
       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, {kOperation, CUDNN_TYPE_FLOAT, 1, 1}},
       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, {kOperation, CUDNN_TYPE_FLOAT, 1, 1}},
       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, {kOperation, kPart, 1, 1}},
@@ -85,13 +122,13 @@ const std::map<cudnnBackendAttributeName_t, Known>& known() {
       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, {kOperation, kPart, 1, 1}},
       {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, {kOperation, kPart, 1, 1}},
       {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {kGraph, CUDNN_TYPE_HANDLE, 1, 1}},
-      {CUDNN_ATTR_OPERATIONGRAPH_OPS, {kGraph, kPart, 1, 1}},
+      {CUDNN_ATTR_OPERATIONGRAPH_OPS, {kGraph, kPart, 1, 3}},
       {CUDNN_ATTR_ENGINEHEUR_MODE, {kHeuristics, CUDNN_TYPE_HEUR_MODE, 1, 1}},
       {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {kHeuristics, kPart, 1, 1}},
       {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {kPlan, CUDNN_TYPE_HANDLE, 1, 1}},
       {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {kPlan, kPart, 1, 1}},
-      {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kPack, kNumber, 3, 3}},
-      {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {kPack, CUDNN_TYPE_VOID_PTR, 3, 3}},
+      {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kPack, kNumber, 3, 4}},
+      {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {kPack, CUDNN_TYPE_VOID_PTR, 3, 4}},
       {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {kPack, CUDNN_TYPE_VOID_PTR, 1, 1}},
   };
   return all;
@@ -103,13 +140,14 @@ int64_t bytes_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    case CUDNN_TYPE_BOOLEAN: return 1;
     default: return 4;
   }
 }
 
 bool complete(const GraphDescriptor& d) {
   return std::ranges::all_of(known(), [&](const auto& attribute) {
-    return attribute.second.of != d.type || d.has(attribute.first);
+    return attribute.second.of != d.type || attribute.second.optional || d.has(attribute.first);
   });
 }
 
@@ -122,20 +160,36 @@ template <class T> void read_tensor(const GraphDescriptor& d, T& out) {
   std::ranges::copy(strides, out.stride.begin());
 }
 
-constexpr cudnnBackendAttributeName_t kTensors[] = {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                                                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW};
+// The names of a convolution's attributes: x, w, y, windows, alpha, beta.
+struct Names {
+  cudnnBackendAttributeName_t x, w, y, windows, alpha, beta;
+};
+const Names& names_of(const GraphDescriptor& convolution) {
+  static const Names forward{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  static const Names weight_grad{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  return convolution.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? forward
+                                                                                    : weight_grad;
+}
 
-// Of a finished operation.
+// Of a convolution whose parts are finished.
 DnnProblem problem_of(const GraphDescriptor& operation) {
   DnnProblem p{};
-  auto tensor = [&](int i) -> const GraphDescriptor& {
-    return *operation.part(kTensors[i], CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  };
-  read_tensor(tensor(0), p.x), read_tensor(tensor(1), p.y), read_tensor(tensor(2), p.w);
+  const Names& names = names_of(operation);
+  read_tensor(*operation.tensor(names.x), p.x), read_tensor(*operation.tensor(names.y), p.y);
+  read_tensor(*operation.tensor(names.w), p.w);
   p.w.format = CUDNN_TENSOR_NHWC;
-  const GraphDescriptor& windows = *operation.part(
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const GraphDescriptor& windows =
+      *operation.part(names.windows, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   p.windows.axes = int(windows.one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
   p.windows.mode = windows.one<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE);
   p.windows.compute = windows.one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
@@ -147,6 +201,76 @@ DnnProblem problem_of(const GraphDescriptor& operation) {
                     p.windows.dilation.begin());
   if (p.w.extent[1]) p.windows.groups = p.x.extent[1] / p.w.extent[1];  // as its extents have it
   return p;
+}
+
+// A graph: a convolution, and what is done to its sums.
+struct Whole {
+  const GraphDescriptor* convolution = nullptr;
+  const GraphDescriptor* bias = nullptr;  // a tensor
+  bool relu = false;
+  const GraphDescriptor* result = nullptr;
+
+  bool is_forward() const {
+    return convolution->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  }
+  // The tensors that are in memory: a convolution's operands and the result, then the bias.
+  std::vector<const GraphDescriptor*> tensors() const {
+    const Names& names = names_of(*convolution);
+    std::vector<const GraphDescriptor*> out{convolution->tensor(names.x)};
+    out.push_back(convolution->tensor(is_forward() ? names.w : names.y));
+    out.push_back(result);
+    if (bias) out.push_back(bias);
+    return out;
+  }
+  // As though the convolution wrote the result.
+  DnnProblem problem(Engine engine) const {
+    DnnProblem p = problem_of(*convolution);
+    if (is_forward()) read_tensor(*result, p.y);
+    p.windows.math = engine == kCores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
+    return p;
+  }
+};
+
+int64_t number_of(const GraphDescriptor& tensor) {
+  return tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+}
+cudnnDataType_t type_of(const GraphDescriptor& tensor) {
+  return tensor.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+}
+cudnnPointwiseMode_t mode_of(const GraphDescriptor& pointwise) {
+  return pointwise
+      .part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+      ->one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+}
+
+// Every operation reads what the one before it wrote, which is handed on in f32 and is not in
+// memory; all else is.
+std::optional<Whole> whole_of(const GraphDescriptor& graph) {
+  const auto operations = graph.parts(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  Whole w{.convolution = operations[0]};
+  if (!w.convolution || w.convolution->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
+    return {};
+  }
+  const Names& names = names_of(*w.convolution);
+  w.result = w.convolution->tensor(w.is_forward() ? names.y : names.w);
+  for (size_t i = 1; i < operations.size(); ++i) {
+    const GraphDescriptor* o = operations[i];
+    if (!o || o->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || !w.is_forward()) return {};
+    const GraphDescriptor& from = *o->tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+    if (number_of(from) != number_of(*w.result) || !from.is_virtual()) return {};
+    if (type_of(from) != CUDNN_DATA_FLOAT || w.relu) return {};
+    if (mode_of(*o) == CUDNN_POINTWISE_ADD) {
+      if (std::exchange(w.bias, o->tensor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC))) return {};
+    } else {
+      w.relu = true;
+    }
+    w.result = o->tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  }
+  std::set<int64_t> numbers;
+  for (const GraphDescriptor* tensor : w.tensors()) {
+    if (tensor->is_virtual() || !numbers.insert(number_of(*tensor)).second) return {};
+  }
+  return w;
 }
 
 cudnnStatus_t finish_windows(const GraphDescriptor& d) {
@@ -161,32 +285,72 @@ cudnnStatus_t finish_windows(const GraphDescriptor& d) {
              : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-cudnnStatus_t finish_operation(const GraphDescriptor& d) {
-  for (auto name : kTensors) {
-    if (!d.part(name, CUDNN_BACKEND_TENSOR_DESCRIPTOR)) return CUDNN_STATUS_BAD_PARAM;
+cudnnStatus_t finish_convolution(const GraphDescriptor& d) {
+  const Names& names = names_of(d);
+  for (auto name : {names.x, names.w, names.y}) {
+    if (!d.tensor(name)) return CUDNN_STATUS_BAD_PARAM;
   }
-  if (!d.part(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) ||
-      d.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA) != 0) {
+  if (!d.part(names.windows, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) ||
+      d.one<float>(names.beta) != 0) {
     return CUDNN_STATUS_BAD_PARAM;
   }
-  const DnnProblem p = problem_of(d);
+  DnnProblem p = problem_of(d);
+  const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  if (forward) p.y.type = p.x.type;  // what it may be is the graph's affair
   if (!p.consistent()) return CUDNN_STATUS_BAD_PARAM;
   const bool last = p.w.stride == pal::emulation::channels_last(p.w);
-  return p.supported() && last && p.w.type == CUDNN_DATA_FLOAT ? CUDNN_STATUS_SUCCESS
-                                                               : CUDNN_STATUS_NOT_SUPPORTED;
+  return p.supported() && last && p.w.type == (forward ? p.x.type : CUDNN_DATA_FLOAT)
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+// A sum with a number for each channel, or relu.
+cudnnStatus_t finish_pointwise(const GraphDescriptor& d) {
+  const GraphDescriptor* x = d.tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+  const GraphDescriptor* y = d.tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  const GraphDescriptor* b = d.tensor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  const GraphDescriptor* formula =
+      d.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  if (!x || !y || !formula) return CUDNN_STATUS_BAD_PARAM;
+  const bool sum = mode_of(d) == CUDNN_POINTWISE_ADD;
+  if (d.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) != sum || (sum && !b)) {
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  if (!sum && mode_of(d) != CUDNN_POINTWISE_RELU_FWD) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (formula->one<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC) != CUDNN_DATA_FLOAT) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  for (auto name : {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_ATTR_TENSOR_STRIDES}) {
+    if (x->all<int64_t>(name) != y->all<int64_t>(name)) return CUDNN_STATUS_BAD_PARAM;
+  }
+  if (!sum) return CUDNN_STATUS_SUCCESS;
+  const auto like = x->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  std::vector<int64_t> row(like.size(), 1);
+  row[1] = like[1];
+  return b->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS) == row &&
+                 b->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES)[1] == 1
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t finish_graph(const GraphDescriptor& d) {
+  const std::optional<Whole> whole = whole_of(d);
+  if (!whole) return CUDNN_STATUS_BAD_PARAM;
+  if (d.parts(CUDNN_ATTR_OPERATIONGRAPH_OPS).size() > 1 && !pal::emulation::settings().fusions) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  return whole->problem(kGood).consistent() ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t finish(GraphDescriptor& d) {
   if (d.finished || !complete(d)) return CUDNN_STATUS_BAD_PARAM;
   switch (d.type) {
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: return finish_windows(d);
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR: return finish_operation(d);
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      return d.part(CUDNN_ATTR_OPERATIONGRAPH_OPS,
-                    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
-                 ? CUDNN_STATUS_SUCCESS
-                 : CUDNN_STATUS_BAD_PARAM;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      return finish_convolution(d);
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return finish_pointwise(d);
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: return finish_graph(d);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       return d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
                  ? CUDNN_STATUS_SUCCESS
@@ -196,22 +360,20 @@ cudnnStatus_t finish(GraphDescriptor& d) {
           d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
       if (!config) return CUDNN_STATUS_BAD_PARAM;
       d.engine = config->engine, d.graph = config->graph;
-      return d.engine == kNoPlan ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+      if (d.engine != kNoPlan) return CUDNN_STATUS_SUCCESS;
+      return d.graph->parts(CUDNN_ATTR_OPERATIONGRAPH_OPS).size() > 1
+                 ? CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED
+                 : CUDNN_STATUS_NOT_SUPPORTED;
     }
     default: return CUDNN_STATUS_SUCCESS;
   }
-}
-
-const GraphDescriptor& operation_of(const GraphDescriptor& graph) {
-  return *graph.part(CUDNN_ATTR_OPERATIONGRAPH_OPS,
-                     CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
 }
 
 // The descriptors that a caller made for results, filled.
 void give_results(const GraphDescriptor& d, int64_t requested, int64_t* count,
                   cudnnBackendDescriptor_t* to) {
   const auto mode = d.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
-  const int engines = mode == CUDNN_HEUR_MODE_A ? int(kGood) : int(kEngines);
+  const int engines = mode == CUDNN_HEUR_MODE_A ? int(kCores) : int(kEngines);
   *count = engines;
   for (int i = 0; i < engines && i < requested; ++i) {
     auto& config = *static_cast<GraphDescriptor*>(to[i]);
@@ -270,17 +432,42 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     engine.engine = d.engine, engine.finished = true, *count = 1;
     return CUDNN_STATUS_SUCCESS;
   }
+  if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX &&
+      type == CUDNN_TYPE_INT64 && requested == 1) {
+    *static_cast<int64_t*>(elements) = d.engine, *count = 1;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES &&
+      type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    *count = 1;  // another one where relu is done
+    if (requested < 1) return CUDNN_STATUS_SUCCESS;
+    auto& knob = *static_cast<GraphDescriptor*>(*static_cast<cudnnBackendDescriptor_t*>(elements));
+    knob.tile = whole_of(*d.graph)->relu && !pal::emulation::settings().same_engines ? 256 : 128;
+    knob.finished = true;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (d.type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR && requested == 1) {
+    *count = 1;
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
+      *static_cast<cudnnBackendKnobType_t*>(elements) = CUDNN_KNOB_TYPE_TILE_SIZE;
+      return CUDNN_STATUS_SUCCESS;
+    }
+    if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
+      *static_cast<int64_t*>(elements) = d.tile;
+      return CUDNN_STATUS_SUCCESS;
+    }
+  }
   if (d.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE &&
       type == CUDNN_TYPE_NUMERICAL_NOTE && requested >= 2) {
     auto* notes = static_cast<cudnnBackendNumericalNote_t*>(elements);
     notes[0] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE, notes[1] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    *count = d.engine == kOtherBits ? 2 : 1;
+    *count = d.engine == kOtherBits ? 2 : d.engine == kCores ? 1 : 0;
     return CUDNN_STATUS_SUCCESS;
   }
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
       name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 &&
       requested == 1) {
-    const int64_t needed = int64_t(problem_of(operation_of(*d.graph)).workspace());
+    const int64_t needed = int64_t(whole_of(*d.graph)->problem(d.engine).workspace());
     *static_cast<int64_t*>(elements) = d.engine == kMuchWorkspace ? kMuch : needed;
     *count = 1;
     return CUDNN_STATUS_SUCCESS;
@@ -296,23 +483,30 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (plan.engine == kOtherBits) {
     throw std::runtime_error("cuDNN: an engine that gives other bits each time");
   }
-  const GraphDescriptor& operation = operation_of(*plan.graph);
+  const Whole whole = *whole_of(*plan.graph);
   const auto ids = pack.all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  void* at[3];
-  for (size_t i = 0; i < 3; ++i) {
-    const GraphDescriptor& tensor = *operation.part(kTensors[i], CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const auto place = std::ranges::find(ids, tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+  const auto tensors = whole.tensors();
+  if (ids.size() != tensors.size() || pointers.size() != ids.size()) return CUDNN_STATUS_BAD_PARAM;
+  std::vector<void*> at;
+  for (const GraphDescriptor* tensor : tensors) {
+    const auto place = std::ranges::find(ids, number_of(*tensor));
     if (place == ids.end()) return CUDNN_STATUS_BAD_PARAM;
-    at[i] = pointers[size_t(place - ids.begin())];
-    const auto boundary = uintptr_t(tensor.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT));
-    if (reinterpret_cast<uintptr_t>(at[i]) % boundary) return CUDNN_STATUS_BAD_PARAM;
+    at.push_back(pointers[size_t(place - ids.begin())]);
+    const auto boundary = uintptr_t(tensor->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT));
+    if (!at.back() || reinterpret_cast<uintptr_t>(at.back()) % boundary) {
+      return CUDNN_STATUS_BAD_PARAM;
+    }
   }
-  const DnnProblem p = problem_of(operation);
-  const float one = operation.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA);
-  const float none = operation.one<float>(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+  const DnnProblem p = whole.problem(plan.engine);
+  const Names& names = names_of(*whole.convolution);
+  const float one = whole.convolution->one<float>(names.alpha);
+  const float none = whole.convolution->one<float>(names.beta);
+  DnnCall call{handle, &one, &none, pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
+               p.workspace()};
+  if (whole.bias) call.bias = at[3], call.bias_type = type_of(*whole.bias);
+  call.relu = whole.relu;
   return pal::emulation::run(
-      pal::ConvKind::weight_grad, p,
-      {handle, &one, &none, pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE), p.workspace()},
-      at[0], at[1], at[2]);
+      whole.is_forward() ? pal::ConvKind::forward : pal::ConvKind::weight_grad, p, call, at[0],
+      at[1], at[2]);
 }

@@ -58,6 +58,10 @@ struct DnnCall {
   const void *alpha, *beta;
   void* workspace;
   size_t bytes;
+  // Of a forward convolution, before its sums are rounded.
+  const void* bias = nullptr;  // a number for each of y's channels; null: none
+  cudnnDataType_t bias_type = CUDNN_DATA_FLOAT;
+  bool relu = false;
 };
 
 cudnnStatus_t ask(const DnnProblem& p, size_t* bytes);

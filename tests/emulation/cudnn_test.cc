@@ -9,6 +9,7 @@
 #include "core/cuda/device.h"
 #include "ops/kernels/element_types.h"
 #include "ops/libraries/cudnn_convolution.h"
+#include "ops/libraries/cudnn_graph.h"
 #include "ops/libraries/cudnn_shape.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/pinned.h"
@@ -51,7 +52,9 @@ template <class T> struct Pass {
     const Pinned<T> in(a), by(b), out(sum ? *sum : std::vector<T>(n));
     const Pinned<std::byte> workspace(size_t(convolution->workspace()));
     auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
-    convolution->run(stream, in.data(), by.data(), out.data(), sum, workspace.data());
+    convolution->run(stream,
+                     {.a = in.data(), .b = by.data(), .out = out.data(), .add = sum != nullptr},
+                     workspace.data());
     device.accelerator->synchronize();
     return out.copy();
   }
@@ -106,11 +109,11 @@ template <class T> void expect_f32_weight_grad(const Device& device, DType type)
   const Pinned<std::byte> workspace(size_t(convolution->workspace()));
   auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
   for (int again = 0; again < 2; ++again) {
-    convolution->run(stream, x.data(), dy.data(), dw.data(), false, workspace.data());
+    convolution->run(stream, {x.data(), dy.data(), dw.data()}, workspace.data());
   }
   device.accelerator->synchronize();
   EXPECT_EQ(dw.copy(), exact.weight_grad());
-  EXPECT_THROW(convolution->run(stream, x.data(), dy.data(), dw.data(), true, workspace.data()),
+  EXPECT_THROW(convolution->run(stream, {x.data(), dy.data(), dw.data(), true}, workspace.data()),
                DeviceError);
 }
 TEST_F(CudnnTest, WeightGradientsOfSixteenBitsAreF32) {
@@ -141,9 +144,80 @@ TEST_F(CudnnTest, WeightGradientsKeepTheirBoundaries) {
   const Pinned<float> dw(std::vector<float>(108));
   const Pinned<std::byte> workspace(size_t(convolution->workspace()));
   auto* stream = static_cast<cudaStream_t>(device_.accelerator->stream(kComputeQueue));
-  EXPECT_THROW(
-      convolution->run(stream, x.data() + 1, dy.data(), dw.data(), false, workspace.data()),
-      DeviceError);
+  EXPECT_THROW(convolution->run(stream, {x.data() + 1, dy.data(), dw.data()}, workspace.data()),
+               DeviceError);
+}
+
+// The bias and relu, in f32 before the one rounding; by the graph API.
+template <class T> void expect_epilogues(const Device& device, DType type) {
+  const Pass<T> pass{device, type};
+  const std::vector<float> sums = Pass<float>{device, DType::f32}.forward();
+  const std::vector<float> biases = {0.3f, -1.7f, 0.01f, 2.6f};
+  for (const bool bias : {false, true}) {
+    for (const bool relu : {false, true}) {
+      ConvShape shape = kImage;
+      shape.bias = bias;
+      const auto convolution = cudnn_with_epilogue(device, shape, type, relu, 2, kPlenty);
+      ASSERT_EQ(convolution != nullptr, bias);
+      if (!convolution) continue;
+      EXPECT_EQ(convolution->does_relu(), relu);
+      EXPECT_LE(convolution->workspace(), kPlenty);
+      const Pinned<T> x(pass.x), w(pass.w), y(std::vector<T>(sums.size(), from_float<T>(NAN)));
+      const Pinned<float> row(biases);
+      const Pinned<std::byte> workspace(size_t(convolution->workspace()));
+      auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
+      CudnnOperands operands{.a = x.data(), .b = w.data(), .out = y.data()};
+      if (bias) operands.bias = row.data();
+      for (int again = 0; again < 2; ++again) {
+        convolution->run(stream, operands, workspace.data());
+      }
+      device.accelerator->synchronize();
+      const std::vector<T> got = y.copy();
+      for (size_t i = 0; i < sums.size(); ++i) {
+        float want = sums[i];
+        if (bias) want += biases[i % biases.size()];
+        if (relu && want < 0) want = 0;
+        EXPECT_EQ(to_float(got[i]), to_float(from_float<T>(want))) << i << " " << bias << relu;
+      }
+      operands.add = true;
+      EXPECT_THROW(convolution->run(stream, operands, workspace.data()), DeviceError);
+    }
+  }
+}
+TEST_F(CudnnTest, EpiloguesAreInF32) {
+  expect_epilogues<float>(device_, DType::f32);
+  expect_epilogues<bf16>(device_, DType::bf16);
+  expect_epilogues<f16>(device_, DType::f16);
+}
+
+TEST_F(CudnnTest, EpiloguesAreLeftToOthersWithoutAnEngine) {
+  ConvShape biased = kImage;
+  biased.bias = true;
+  auto taken = [&](int64_t most = kPlenty) {
+    return cudnn_with_epilogue(device_, biased, DType::f32, true, 4, most) != nullptr;
+  };
+  EXPECT_TRUE(taken());
+  EXPECT_FALSE(taken(100)) << "bytes of workspace";
+  device_.cudnn = false;
+  EXPECT_FALSE(taken());
+  device_.cudnn = true;
+  emulation::settings().fusions = false;
+  EXPECT_FALSE(taken());
+  EXPECT_TRUE(cudnn_weight_grad(device_, kImage, DType::bf16, 2, kPlenty)) << "of one operation";
+  emulation::settings() = {.cudnn = false};
+  EXPECT_FALSE(taken());
+}
+
+// Another engine, or one with other settings, may add in another order.
+TEST_F(CudnnTest, ReluIsDoneByTheEngineThatIsChosenWithout) {
+  ConvShape biased = kImage;
+  biased.bias = true;
+  for (const bool same : {true, false}) {
+    emulation::settings().same_engines = same;
+    const auto c = cudnn_with_epilogue(device_, biased, DType::bf16, true, 2, kPlenty);
+    ASSERT_TRUE(c);
+    EXPECT_EQ(c->does_relu(), same);
+  }
 }
 
 TEST_F(CudnnTest, AddsToWhatIsThere) {
@@ -255,6 +329,81 @@ TEST(EmulatedCudnn, WantsItsWorkspaceAndDeterminism) {
     EXPECT_THROW(cudnnGetConvolutionBackwardFilterWorkspaceSize(nullptr, d.x, d.y, d.windows, d.w,
                                                                 algorithm, &bytes),
                  std::runtime_error);
+  }
+}
+
+// A convolution, the sum of its result and a row, and relu; changed in one place.
+enum class Change {
+  none,
+  strides,      // y's extents are not the windows'
+  half_inside,  // handed on in 16 bits
+  in_memory,    // what is handed on is
+  no_memory,    // the result is not
+  row,          // of another number of channels
+  no_row,
+  sum_as_relu,  // with a second operand
+  half_math,
+  other_value,  // relu reads what the convolution wrote
+  backwards,    // relu before the sum
+  same_number,
+  beta,
+};
+bool is_taken(cudnnHandle_t handle, Change change) {
+  CudnnGraph g(handle);
+  const cudnnDataType_t f32 = CUDNN_DATA_FLOAT, half = CUDNN_DATA_HALF;
+  const std::vector<int64_t> extents{2, 4, 3, change == Change::strides ? 4 : 3};
+  const bool handed_on = change != Change::in_memory;
+  const cudnnDataType_t inside = change == Change::half_inside ? half : f32;
+  const auto& x = g.tensor({1, half, {2, 3, 5, 5}, 2});
+  const auto& w = g.tensor({change == Change::same_number ? 1 : 2, half, {4, 3, 3, 3}, 2});
+  const auto& row = g.tensor({3, f32, {1, change == Change::row ? 3 : 4, 1, 1}, 2});
+  const auto& sums = g.tensor({4, inside, extents, 2, handed_on});
+  const auto& biased = g.tensor({5, f32, extents, 2, true});
+  const auto& y = g.tensor({6, half, extents, 2, change == Change::no_memory});
+  const auto& windows = g.windows(*cudnn_shape(kImage));
+  auto formula = [&](cudnnPointwiseMode_t mode) -> const GraphObject& {
+    return g.part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, [&](GraphObject& o) {
+      o.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::vector{mode})
+          .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
+               std::vector{change == Change::half_math ? half : f32});
+    });
+  };
+  const auto& add =
+      formula(change == Change::sum_as_relu ? CUDNN_POINTWISE_RELU_FWD : CUDNN_POINTWISE_ADD);
+  const auto& relu = formula(CUDNN_POINTWISE_RELU_FWD);
+  g.operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, [&](GraphObject& o) {
+    o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, sums)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, windows)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, std::vector{1.0f})
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT,
+             std::vector{change == Change::beta ? 1.0f : 0.0f});
+  });
+  auto pointwise = [&](const GraphObject& by, const GraphObject& from, const GraphObject& to,
+                       bool second) {
+    g.operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, [&](GraphObject& o) {
+      o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, by)
+          .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from)
+          .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
+      if (second) o.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, row);
+    });
+  };
+  if (change == Change::backwards) {
+    pointwise(relu, sums, biased, false), pointwise(add, biased, y, true);
+  } else {
+    pointwise(add, sums, biased, change != Change::no_row);
+    pointwise(relu, change == Change::other_value ? sums : biased, y, false);
+  }
+  return g.choose(true, kPlenty);
+}
+
+TEST_F(CudnnTest, GraphsAreRefusedAsTheManualDoes) {
+  if (emulation::real()) GTEST_SKIP() << "the library refuses what it does";
+  const cudnnHandle_t handle = cudnn_of(device_);
+  EXPECT_TRUE(is_taken(handle, Change::none));
+  for (int change = 1; change <= int(Change::beta); ++change) {
+    EXPECT_FALSE(is_taken(handle, Change(change))) << change;
   }
 }
 

@@ -21,6 +21,8 @@ struct Settings {
   int64_t context = 0;                // of which nobody can have these
   bool cudnn = true;                  // the library is found
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
+  bool fusions = true;                // cuDNN has engines for graphs of several operations
+  bool same_engines = true;           // and the same with relu as without
   bool masks_as_told = true;          // and reads masks from the lowest bit of a byte on
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
   // Its algorithms for a product, the first one first: by how much a product by each advances the

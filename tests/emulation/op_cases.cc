@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/convolution/conv2d.h"
+#include "ops/convolution/conv_relu.h"
 #include "ops/convolution/convolution.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/norms/lrn.h"
@@ -58,7 +59,7 @@ std::vector<Example> convolutions(const OpDef& op) {
   };
   std::vector<Example> out;
   for (Shapes& s : all) {
-    if (&op == &conv2d_op) {
+    if (&op == &conv2d_op || &op == &conv2d_relu_op) {
       out.push_back(
           {.operands = {example(s.x), example(s.w), example({s.w[0]})}, .attrs = s.attrs});
     } else if (&op == &conv2d_data_grad_op) {

@@ -28,9 +28,9 @@ using emulation::Order;
 
 // Library products add in an order of their own.
 const std::set<std::string> kNotBitwise = {
-    "matmul",           "matmul_relu",       "matmul_relu_grad",   "batched_matmul",
-    "conv2d",           "conv2d_data_grad",  "conv2d_weight_grad", "conv3d",
-    "conv3d_data_grad", "conv3d_weight_grad"};
+    "matmul", "matmul_relu",      "matmul_relu_grad", "batched_matmul",
+    "conv2d", "conv2d_data_grad", "conv2d_relu",      "conv2d_weight_grad",
+    "conv3d", "conv3d_data_grad", "conv3d_relu",      "conv3d_weight_grad"};
 
 // Tensor cores round attention's probabilities besides (attention_cores_test.cc).
 bool on_cores(const Case& c) {

@@ -35,23 +35,27 @@ TEST_F(Steps, Tf32RoundsTheOperandsOfProducts) {
 }
 
 TEST_F(Steps, Tf32RoundsTheOperandsOfConvolutions) {
-  auto convolution = [](const Device& device, float x) {
+  auto convolution = [](const Device& device, float x, bool biased) {
     Builder b;
-    b.output("y", conv2d(b.input("x", {{1, 4, 4, 16}}), b.input("w", {{16, 1, 1, 16}})));
+    Val bias = biased ? b.input("bias", {{16}}) : Val{};
+    b.output("y", conv2d(b.input("x", {{1, 4, 4, 16}}), b.input("w", {{16, 1, 1, 16}}), {}, bias));
     ProgramSet set({}, device);
     Executable& step = set.add("step", b.take());
     std::fill_n(reinterpret_cast<float*>(step.input("x")), 256, x);
     std::fill_n(reinterpret_cast<float*>(step.input("w")), 256, 1.0f);
+    if (biased) std::fill_n(reinterpret_cast<float*>(step.input("bias")), 16, 0.0f);
     step.run();
     return *step.output("y");
   };
   for (const bool cudnn : {true, false}) {
-    Device device = cuda_device();
-    device.cudnn = cudnn;
-    EXPECT_EQ(convolution(device, 1 + 0x1p-20f), 16 + 0x1p-16f);
-    if (cudnn && emulation::real()) continue;  // it may use tensor cores, and need not
-    device.tf32 = true;
-    EXPECT_EQ(convolution(device, 1 + 0x1p-20f), 16);
+    for (const bool biased : {false, true}) {
+      Device device = cuda_device();
+      device.cudnn = cudnn;
+      EXPECT_EQ(convolution(device, 1 + 0x1p-20f, biased), 16 + 0x1p-16f);
+      if (cudnn && emulation::real()) continue;  // it may use tensor cores, and need not
+      device.tf32 = true;
+      EXPECT_EQ(convolution(device, 1 + 0x1p-20f, biased), 16);
+    }
   }
 }
 

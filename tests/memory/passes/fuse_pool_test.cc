@@ -21,24 +21,13 @@
 #include "ops/tensors/casts.h"
 #include "tests/memory/bits.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/passes/conv_network.h"
 #include "tests/support/random_program.h"
 
 namespace pal::test {
 namespace {
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
-
-// Few values, so that windows have ties.
-std::vector<float> awkward(int64_t n, uint32_t state) {
-  const float values[] = {0.0f, -0.0f,     1,          1,   2,    -1,
-                          -2,   kInfinite, -kInfinite, NAN, 0.5f, 0x1p-130f};
-  std::vector<float> out;
-  for (int64_t i = 0; i < n; ++i) {
-    state = state * 1664525u + 1013904223u;
-    out.push_back(values[(state >> 16) % std::size(values)]);
-  }
-  return out;
-}
 
 // A pool over x, and the way back through it and through relu.
 struct Pooled {
@@ -59,22 +48,6 @@ struct Pooled {
     b.output("dx", dx);
   }
 };
-
-void expect_same_bits(const Program& p, const Program& out) {
-  std::vector<Evaluator> both;
-  for (const Program* each : {&p, &out}) {
-    both.emplace_back(*each);
-    for (auto& in : p.inputs) {
-      both.back().set(in.value, awkward(p.value(in.value).spec.numel(), uint32_t(in.name.size())));
-    }
-    both.back().run();
-  }
-  for (auto& o : p.outputs) {
-    const TensorSpec& spec = p.value(o.value).spec;
-    EXPECT_EQ(first_difference(spec, both[0].bytes(o.value), both[1].bytes(out.output(o.name))), "")
-        << o.name;
-  }
-}
 
 TEST(FusePool, ReluHasNothingLeftToDo) {
   const std::vector<MaxPoolAttrs> windows = {max_pool_attrs(2, 2), max_pool_attrs(3, 2),
@@ -157,39 +130,11 @@ TEST(FusePool, ThePoolStaysWhereItIs) {
   EXPECT_EQ(difference_of(b.program(), bits_of(b.program()), bits_of(out)), "");
 }
 
-// Convolutions, ReLU and pools; one ReLU's result is read by a convolution as well.
-Program network(const MaxPoolAttrs& window, DType type) {
-  Builder b;
-  if (type != DType::f32) b.read_weights_as(type, cast);
-  std::vector<Val> w;
-  auto conv = [&](Val x, int64_t to) {
-    const std::string name = "w" + std::to_string(w.size());
-    Val read = b.state(name, {{to, 3, 3, x.shape()[3]}}, Role::weight);
-    w.push_back({&b, b.program().find_state(name)->start});
-    return relu(conv2d(x, read, conv2d_attrs(1, 1)));
-  };
-  Val x = max_pool(conv(b.input("x", {{6, 35, 33, 3}}), 17), window).y;
-  x = max_pool(conv(x, 19), window).y;
-  Val both = conv(x, 8);
-  Val pooled = max_pool(both, max_pool_attrs(3, 1, 1)).y;
-  Val loss = sum_all(mul(conv(both, 8), pooled));
-  b.output("loss", loss);
-  const std::vector<Val> d = differentiate(b, loss, w);
-  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
-  return b.take();
-}
-
-int bits_made(const Program& p) {
-  return int(std::count_if(p.values.begin(), p.values.end(), [](const Value& value) {
-    return value.spec.dtype == DType::bit && value.producer != kNone;
-  }));
-}
-
 TEST(FusePool, InANetworkUnderAllOptions) {
   int smaller = 0, no_bits = 0;
   for (const MaxPoolAttrs& window : {max_pool_attrs(2, 2), max_pool_attrs(3, 2)}) {
     for (const DType type : {DType::f32, DType::bf16}) {
-      const Program step = network(window, type);
+      const Program step = conv_network(window, type);
       EXPECT_EQ(count_of(fuse_epilogues(step), "pass_inside"), 2) << "of four";
       KernelCache cache{Device{}};
       const StateLayout layout(step);

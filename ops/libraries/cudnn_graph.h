@@ -1,0 +1,136 @@
+// cuDNN's graph API: a few operations as one call, and the engine that runs them. Engines are tried
+// in the order of the library's heuristics, then of its fallback, and the first that may be is
+// taken: which that is depends on the device and the library's version alone.
+// docs/decisions/cudnn-convolutions.md has the reasons.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/cuda/cudnn.h"
+#include "core/cuda/libraries.h"
+#include "ops/libraries/cudnn_shape.h"
+
+namespace pal {
+
+// An object of the graph API: its attributes are set, it is finished, and may be used.
+class GraphObject {
+ public:
+  explicit GraphObject(cudnnBackendDescriptorType_t type) {
+    object_.destroy = library_.backend_destroy;
+    check_cudnn(library_.backend_create(type, &object_.get));
+  }
+  GraphObject(const GraphObject&) = delete;
+  GraphObject& operator=(const GraphObject&) = delete;
+
+  cudnnBackendDescriptor_t get() const { return object_.get; }
+
+  template <class T>
+  GraphObject& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   const std::vector<T>& values) {
+    if (!refused_)
+      take(library_.backend_set(get(), name, type, int64_t(values.size()), values.data()));
+    return *this;
+  }
+  GraphObject& set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& numbers) {
+    return set(name, CUDNN_TYPE_INT64, numbers);
+  }
+  GraphObject& set(cudnnBackendAttributeName_t name, const GraphObject& other) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{other.get()});
+  }
+  // Whether the library takes it.
+  bool finish() {
+    if (!refused_) take(library_.backend_finalize(get()));
+    return !refused_;
+  }
+
+  // The same of what may fail in other ways too, and be done without: engines of several operations
+  // are compiled as they are planned.
+  bool try_finish() {
+    return !refused_ && library_.backend_finalize(get()) == CUDNN_STATUS_SUCCESS;
+  }
+
+  // At most as many as `values` has; -> how many there are.
+  template <class T>
+  int64_t ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+              std::vector<T>& values) const {
+    int64_t count = 0;
+    check_cudnn(try_ask(name, type, values, count));
+    return count;
+  }
+  template <class T>
+  cudnnStatus_t try_ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                        std::vector<T>& values, int64_t& count) const {
+    return library_.backend_get(get(), name, type, int64_t(values.size()), &count, values.data());
+  }
+
+ private:
+  void take(cudnnStatus_t status) {
+    refused_ = is_refusal(status);
+    if (!refused_) check_cudnn(status);
+  }
+
+  const Cudnn& library_ = *cudnn_library();
+  LibraryObject<cudnnBackendDescriptor_t, cudnnStatus_t> object_;
+  bool refused_ = false;
+};
+
+struct GraphTensor {
+  int64_t number;  // in the graph, and in what it is run with
+  cudnnDataType_t type;
+  std::vector<int64_t> extents;  // images or outputs, channels, then space; channels last in memory
+  int64_t boundary;              // that it begins on
+  bool handed_on = false;        // from one operation to the next: it is nowhere in memory
+};
+
+class CudnnGraph {
+ public:
+  explicit CudnnGraph(cudnnHandle_t handle) : handle_(handle) {}
+
+  const GraphObject& tensor(const GraphTensor& as);
+  const GraphObject& windows(const CudnnShape& shape);
+  // A part of another kind, and an operation, which comes behind those before it; f sets its
+  // attributes.
+  template <class F> const GraphObject& part(cudnnBackendDescriptorType_t type, F f) {
+    GraphObject& object = *parts_.emplace_back(std::make_unique<GraphObject>(type));
+    f(object);
+    taken_ &= object.finish();
+    return object;
+  }
+  template <class F> void operation(cudnnBackendDescriptorType_t type, F f) {
+    operations_.push_back(part(type, f).get());
+  }
+
+  // Whether the library takes all that, and there is an engine for it, with so many bytes at most.
+  // `cores`: it may be one for tensor cores, which round operands in f32. `like`: it is to be the
+  // one that was chosen for that graph, with the same settings, so that it adds in the same order.
+  bool choose(bool cores, int64_t most_workspace, const CudnnGraph* like = nullptr);
+  int64_t workspace() const { return bytes_ ? bytes_ + kBoundary : 0; }
+
+  // A tensor of those that are in memory.
+  struct Bound {
+    int64_t number;
+    const void* data;
+  };
+  void run(cudaStream_t stream, const std::vector<Bound>& tensors, std::byte* workspace) const;
+
+ private:
+  // The manual asks for no boundary of a workspace; allocations begin on such.
+  static constexpr int64_t kBoundary = 256;
+  using Objects = std::vector<std::unique_ptr<GraphObject>>;
+
+  Objects engines(const GraphObject& graph, cudnnBackendHeurMode_t mode) const;
+  bool plan(const GraphObject& config, int64_t most_workspace);
+
+  cudnnHandle_t handle_;
+  Objects parts_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+  std::unique_ptr<GraphObject> plan_;
+  std::vector<int64_t> settings_;  // of the engine that was chosen
+  int64_t bytes_ = 0;              // of workspace
+  bool taken_ = true;
+};
+
+// Extents as the graph API has them.
+inline std::vector<int64_t> wide(const int* numbers, int n) { return {numbers, numbers + n}; }
+
+}  // namespace pal
