@@ -13,8 +13,10 @@ class AlgorithmChoices {
   // the call, the library's version, the card.
   virtual std::optional<std::string> find(const std::string& key) = 0;
   // From here on find() gives what is returned: the choice, or that of another process which was
-  // first.
-  virtual std::string keep(const std::string& key, const std::string& choice) = 0;
+  // first. `measured`: it was found by timing; others are the run's own affair.
+  virtual std::string keep(const std::string& key, const std::string& choice, bool measured) = 0;
+  // Whether times mean anything: nobody else works on the device.
+  virtual bool may_measure() const { return true; }
 };
 
 }  // namespace pal

@@ -114,9 +114,11 @@ void queue_branches_of(Compiled& step, KernelCache& cache, const CompileOptions&
     std::optional<Compiled> made = within(layout, limit, cache, options, place);
     report.note = "two queues do not fit";
     if (!made) continue;
+    const double ms = predict(made->program, device, &made->storages).step_ms;
+    report.note = "two queues are hardly faster";
+    if (ms > now_ms * (1 - kLeastBranchGain)) continue;  // by what its bytes wait for
     verify(made->program);
     check_plan(made->program, made->storages, made->plan);
-    const double ms = predict(made->program, device, &made->storages).step_ms;
     report.note = branches_note(made->program, ms, now_ms);
     report.after_bytes = made->plan.device().bytes, report.added_ms = ms - now_ms;
     step.program = std::move(made->program), step.kernels = std::move(made->kernels);

@@ -45,15 +45,17 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
   if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
   // Parts begin with rows of theirs.
   const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
+  CudnnBoundaries on{row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)};
+  if (present(in, 2)) on.bias = row_boundary(in[2]);
   if (cudnn_with_epilogue && kind == ConvKind::forward) {
-    s.cudnn = cudnn_with_epilogue(device, shape, type, relu, least, most);
+    s.cudnn = cudnn_with_epilogue(device, shape, type, relu, on, most);
     s.adds_bias = s.cudnn != nullptr;
   }
   if (!s.cudnn && cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);
   }
   if (!s.cudnn && cudnn_weight_grad && kind == ConvKind::weight_grad && !shape.accumulate) {
-    s.cudnn = cudnn_weight_grad(device, shape, type, least, most);
+    s.cudnn = cudnn_weight_grad(device, shape, type, on, most);
   }
   if (s.cudnn) {
     const int64_t bytes = s.cudnn->workspace();

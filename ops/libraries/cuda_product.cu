@@ -5,12 +5,14 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/algorithm_choices.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/libraries/fastest_call.h"
+#include "ops/libraries/library_scratch.h"
 
 namespace pal {
 
@@ -99,7 +101,21 @@ bool read_algorithm(const std::string& text, cublasLtMatmulAlgo_t& to) {
 }
 
 constexpr int kCandidates = 8;
-constexpr unsigned char kSmallNumbers = 0x3C;  // as bytes of any type: about 0.01 each, or 1.06
+
+// Of either sign, from 0.5 to 2, whatever their type: a card's clock depends on the bits that
+// change in what it multiplies.
+void fill_with_numbers(CudaDevice& device, std::byte* to, int64_t bytes) {
+  std::vector<uint16_t> some(1 << 16);
+  for (uint32_t i = 0; i < some.size(); ++i) {
+    some[i] = uint16_t(0x3F00u | (i * 0x9E3779B9u >> 16 & 0x80FFu));
+  }
+  int64_t there = std::min(bytes, int64_t(some.size() * sizeof some[0]));
+  device.copy(kComputeQueue, to, some.data(), there);
+  device.synchronize();  // of pageable memory
+  for (; there < bytes; there *= 2) {
+    device.copy(kComputeQueue, to + there, to, std::min(there, bytes - there));
+  }
+}
 
 }  // namespace
 
@@ -180,20 +196,23 @@ struct CudaProduct::Parts {
       if (known && read_algorithm(*known, kept) && take(kept, most)) return;
     }
     const auto found = candidates(most, choices ? kCandidates : 1, op);
-    size_t fastest = 0;
-    if (found.size() > 1) fastest = fastest_of(found, cuda_of(device), shape, p);
-    const std::string chosen = text_of(found[fastest].algo);
-    if (found.size() > 1 && read_algorithm(choices->keep(key, chosen), kept) && take(kept, most)) {
-      return;
+    const bool several = found.size() > 1;
+    std::optional<size_t> fastest;
+    if (several && choices->may_measure()) fastest = fastest_of(found, cuda_of(device), shape, p);
+    const cublasLtMatmulAlgo_t& chosen = found[fastest.value_or(0)].algo;
+    if (several) {
+      const std::string known = choices->keep(key, text_of(chosen), fastest.has_value());
+      if (read_algorithm(known, kept) && take(kept, most)) return;
     }
-    if (!take(found[fastest].algo, most)) {
+    if (!take(chosen, most)) {
       throw DeviceError("[" + std::string(op) + "] cuBLASLt refuses the algorithm that it names");
     }
   }
 
-  // Where the device has no room for operands to try it with, the first.
-  size_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, CudaDevice& device,
-                    const ProductShape& shape, const LtProduct& p) {
+  // Nothing where the device has no room for operands to try it with, or none of them runs.
+  std::optional<size_t> fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found,
+                                   CudaDevice& device, const ProductShape& shape,
+                                   const LtProduct& p) {
     const int64_t in = bits(shape.in) / 8, out = bits(shape.out) / 8;
     int64_t bytes = 0, most = 0;
     for (const auto& each : found) most = std::max(most, int64_t(each.workspaceSize));
@@ -202,17 +221,17 @@ struct CudaProduct::Parts {
     };
     const int64_t a = room(span_of(p.right, p.batch) * in), b = room(span_of(p.left, p.batch) * in),
                   c = room(span_of(p.result, p.batch) * out), row = room(shape.n * out),
-                  scratch = room(most);
+                  scratch = room(library_workspace(most));
     std::byte* base = nullptr;
     try {
       base = device.allocate(Space::device, bytes, false);
     } catch (const BudgetError&) {
-      return 0;
+      return {};
     }
     const auto release = [&](std::byte* memory) { device.release(Space::device, memory); };
     const std::unique_ptr<std::byte, decltype(release)> held(base, release);
-    device.fill(kComputeQueue, base, kSmallNumbers, bytes);
-    const size_t fastest = fastest_call(device, found.size(), [&](size_t i) {
+    fill_with_numbers(device, base, bytes);
+    const std::optional<size_t> fastest = fastest_call(device, found.size(), [&](size_t i) {
       algorithm = found[i].algo, workspace = int64_t(found[i].workspaceSize);
       start(cudaStream_t(device.stream(kComputeQueue)), base + a, base + b, nullptr, base + c,
             base + row, base + scratch, nullptr);
@@ -256,7 +275,7 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
 CudaProduct::~CudaProduct() = default;
 
 Epilogue CudaProduct::epilogue() const { return parts_->epilogue; }
-int64_t CudaProduct::workspace() const { return align_up(parts_->workspace); }
+int64_t CudaProduct::workspace() const { return align_up(library_workspace(parts_->workspace)); }
 
 void CudaProduct::run(cudaStream_t stream, const void* a, const void* b, const void* sum, void* c,
                       const void* bias, std::byte* workspace, const void* mask) const {
@@ -281,8 +300,8 @@ void CudaProduct::Parts::start(cudaStream_t stream, const void* a, const void* b
   }
   // Transposed, as the library sees it: the second operand comes first.
   check_blas(cublas_lt().matmul(blas, product.get, &one, b, left.get, a, right.get, &beta, sum,
-                                result.get, c, result.get, &algorithm, scratch, size_t(workspace),
-                                stream));
+                                result.get, c, result.get, &algorithm,
+                                library_scratch(scratch, workspace), size_t(workspace), stream));
 }
 
 }  // namespace pal

@@ -4,6 +4,7 @@
 #include "core/cuda/libraries.h"
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_shape.h"
+#include "ops/libraries/library_scratch.h"
 
 namespace pal {
 namespace {
@@ -14,9 +15,6 @@ constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 constexpr auto kOtherForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
 constexpr auto kDataGrad = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightGrad = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-
-// The manual does not say where a workspace may begin; allocations do so here.
-constexpr int64_t kWorkspaceBoundary = 256;
 
 template <class H> using Descriptor = LibraryObject<H, cudnnStatus_t>;
 
@@ -49,11 +47,12 @@ class Convolution final : public CudnnConvolution {
     return takes(most_workspace);
   }
 
-  int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kWorkspaceBoundary : 0; }
+  int64_t workspace() const override { return library_workspace(int64_t(bytes_)); }
 
   void run(cudaStream_t stream, const CudnnOperands& o, std::byte* workspace) const override {
     check_cudnn(library_.set_stream(handle_, stream));
-    check_taken(call(o.a, o.b, o.add ? 1.0f : 0.0f, o.out, on_boundary(workspace)));
+    check_taken(
+        call(o.a, o.b, o.add ? 1.0f : 0.0f, o.out, library_scratch(workspace, int64_t(bytes_))));
   }
 
  private:
@@ -106,12 +105,6 @@ class Convolution final : public CudnnConvolution {
         return library_.weight_grad(handle_, &one, x_.get, a, y_.get, b, windows_.get, kWeightGrad,
                                     workspace, bytes_, &beta, w_.get, out);
     }
-  }
-
-  void* on_boundary(std::byte* workspace) const {
-    if (!bytes_) return nullptr;
-    const int64_t past = int64_t(reinterpret_cast<uintptr_t>(workspace) % kWorkspaceBoundary);
-    return workspace + (kWorkspaceBoundary - past) % kWorkspaceBoundary;
   }
 
   const Cudnn& library_ = *cudnn_library();

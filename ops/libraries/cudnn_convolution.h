@@ -1,6 +1,7 @@
 // A convolution or a gradient of one as cuDNN's, prepared once and run many times; always by an
 // algorithm that gives the same bits again.
 #pragma once
+#include "core/boundary.h"
 #include "core/cuda/launch.h"
 #include "ops/libraries/conv_shape.h"
 
@@ -33,21 +34,26 @@ class CudnnConvolution {
                                                                   DType type,
                                                                   int64_t most_workspace);
 
+// On which bytes its operands, its result and its bias begin at least: row_boundary of their specs.
+// The graph API takes multiples of an element alone.
+struct CudnnBoundaries {
+  int64_t a = kWidestBoundary, b = kWidestBoundary, out = kWidestBoundary, bias = kWidestBoundary;
+};
+
 // A weight gradient in f32 of operands in 16 bits (`type`), which the other does not do: by the
-// graph API. All three begin on such a boundary; it adds to nothing. Null as above.
+// graph API. It adds to nothing. Null as above.
 [[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_weight_grad(const Device& device,
                                                                   const ConvShape& shape,
-                                                                  DType type, int64_t boundary,
+                                                                  DType type,
+                                                                  const CudnnBoundaries& boundaries,
                                                                   int64_t most_workspace);
 
 // A forward convolution whose f32 bias, and relu where there is one, are added to its sums before
 // they are rounded, in one call: by the graph API. relu is done where the library does it with the
-// same sums as without. Operands and result begin on such a boundary; it adds to nothing. Null as
-// above, and without a bias.
-[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device,
-                                                                    const ConvShape& shape,
-                                                                    DType type, bool relu,
-                                                                    int64_t boundary,
-                                                                    int64_t most_workspace);
+// same sums as without. It adds to nothing. Null as above, without a bias, and in f32 that is
+// multiplied as such: the engines that fuse are for tensor cores.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(
+    const Device& device, const ConvShape& shape, DType type, bool relu,
+    const CudnnBoundaries& boundaries, int64_t most_workspace);
 
 }  // namespace pal

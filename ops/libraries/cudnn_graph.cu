@@ -18,16 +18,15 @@ std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& extents) 
 }
 
 // Also: sums in f32, of the operands as they are.
-bool gives_its_bits_again(const GraphObject& config, bool cores) {
+bool gives_its_bits_again(const GraphObject& config) {
   GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   std::vector one{engine.get()};
   config.ask(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, one);
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   notes.resize(
       size_t(engine.ask(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes)));
-  return std::ranges::none_of(notes, [&](cudnnBackendNumericalNote_t note) {
+  return std::ranges::none_of(notes, [](cudnnBackendNumericalNote_t note) {
     switch (note) {
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return !cores;
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
@@ -98,7 +97,7 @@ const GraphObject& CudnnGraph::windows(const CudnnShape& shape) {
   });
 }
 
-bool CudnnGraph::choose(bool cores, int64_t most_workspace, const CudnnGraph* like) {
+bool CudnnGraph::choose(int64_t most_workspace, const CudnnGraph* like) {
   if (!taken_ || (like && like->settings_.empty())) return false;
   const GraphObject& graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, [&](GraphObject& whole) {
     whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_)
@@ -107,7 +106,7 @@ bool CudnnGraph::choose(bool cores, int64_t most_workspace, const CudnnGraph* li
   if (!taken_) return false;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const auto& engine : engines(graph, mode)) {
-      if (!gives_its_bits_again(*engine, cores)) continue;
+      if (!gives_its_bits_again(*engine)) continue;
       std::vector<int64_t> settings = settings_of(*engine);
       if (like && settings != like->settings_) continue;
       if (!plan(*engine, most_workspace)) continue;
@@ -121,8 +120,7 @@ bool CudnnGraph::choose(bool cores, int64_t most_workspace, const CudnnGraph* li
 void CudnnGraph::run(cudaStream_t stream, const std::vector<Bound>& tensors,
                      std::byte* workspace) const {
   check_cudnn(cudnn_library()->set_stream(handle_, stream));
-  const auto past = int64_t(reinterpret_cast<uintptr_t>(workspace) % kBoundary);
-  void* const scratch = bytes_ ? workspace + (kBoundary - past) % kBoundary : nullptr;
+  void* const scratch = library_scratch(workspace, bytes_);
   std::vector<int64_t> numbers;
   std::vector<void*> data;
   for (const Bound& tensor : tensors) {
@@ -144,16 +142,19 @@ CudnnGraph::Objects CudnnGraph::engines(const GraphObject& graph,
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector{mode});
   Objects out;
-  if (!heuristics.finish()) return out;
+  if (!heuristics.try_finish()) return out;  // a part of the library may be missing
   std::vector<cudnnBackendDescriptor_t> results;
-  const int64_t count =
-      heuristics.ask(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, results);
+  int64_t count = 0, filled = 0;
+  const auto ask = [&](int64_t& how_many) {
+    return heuristics.try_ask(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, results,
+                              how_many) == CUDNN_STATUS_SUCCESS;
+  };
+  if (!ask(count)) return out;
   for (int64_t i = 0; i < count; ++i) {
     out.push_back(std::make_unique<GraphObject>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
     results.push_back(out.back()->get());
   }
-  out.resize(size_t(std::min(count, heuristics.ask(CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, results))));
+  out.resize(ask(filled) ? size_t(std::min(count, filled)) : 0);
   return out;
 }
 

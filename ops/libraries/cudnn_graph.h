@@ -9,6 +9,7 @@
 #include "core/cuda/cudnn.h"
 #include "core/cuda/libraries.h"
 #include "ops/libraries/cudnn_shape.h"
+#include "ops/libraries/library_scratch.h"
 
 namespace pal {
 
@@ -101,10 +102,10 @@ class CudnnGraph {
   }
 
   // Whether the library takes all that, and there is an engine for it, with so many bytes at most.
-  // `cores`: it may be one for tensor cores, which round operands in f32. `like`: it is to be the
-  // one that was chosen for that graph, with the same settings, so that it adds in the same order.
-  bool choose(bool cores, int64_t most_workspace, const CudnnGraph* like = nullptr);
-  int64_t workspace() const { return bytes_ ? bytes_ + kBoundary : 0; }
+  // Operands in f32 may be rounded to TF32. `like`: the engine is to be the one that was chosen for
+  // that graph, with the same settings, so that it adds in the same order.
+  bool choose(int64_t most_workspace, const CudnnGraph* like = nullptr);
+  int64_t workspace() const { return library_workspace(bytes_); }
 
   // A tensor of those that are in memory.
   struct Bound {
@@ -114,8 +115,6 @@ class CudnnGraph {
   void run(cudaStream_t stream, const std::vector<Bound>& tensors, std::byte* workspace) const;
 
  private:
-  // The manual asks for no boundary of a workspace; allocations begin on such.
-  static constexpr int64_t kBoundary = 256;
   using Objects = std::vector<std::unique_ptr<GraphObject>>;
 
   Objects engines(const GraphObject& graph, cudnnBackendHeurMode_t mode) const;

@@ -10,15 +10,16 @@ enum WeightGradTensor : int64_t { kGradX = 1, kGradDy, kGradDw };
 
 class WeightGradGraph final : public CudnnConvolution {
  public:
-  WeightGradGraph(cudnnHandle_t handle, const CudnnShape& shape, DType type, int64_t boundary)
+  WeightGradGraph(cudnnHandle_t handle, const CudnnShape& shape, DType type,
+                  const CudnnBoundaries& on)
       : graph_(handle) {
     const int rank = shape.rank();
     const GraphObject& x =
-        graph_.tensor({kGradX, cudnn_type(type), wide(shape.x.data(), rank), boundary});
+        graph_.tensor({kGradX, cudnn_type(type), wide(shape.x.data(), rank), on.a});
     const GraphObject& dy =
-        graph_.tensor({kGradDy, cudnn_type(type), wide(shape.y.data(), rank), boundary});
+        graph_.tensor({kGradDy, cudnn_type(type), wide(shape.y.data(), rank), on.b});
     const GraphObject& dw =
-        graph_.tensor({kGradDw, CUDNN_DATA_FLOAT, wide(shape.w.data(), rank), boundary});
+        graph_.tensor({kGradDw, CUDNN_DATA_FLOAT, wide(shape.w.data(), rank), on.out});
     const GraphObject& windows = graph_.windows(shape);
     graph_.operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
                      [&](GraphObject& o) {
@@ -33,7 +34,7 @@ class WeightGradGraph final : public CudnnConvolution {
                      });
   }
 
-  bool choose(int64_t most_workspace) { return graph_.choose(true, most_workspace); }
+  bool choose(int64_t most_workspace) { return graph_.choose(most_workspace); }
   int64_t workspace() const override { return graph_.workspace(); }
 
   void run(cudaStream_t stream, const CudnnOperands& o, std::byte* workspace) const override {
@@ -48,13 +49,13 @@ class WeightGradGraph final : public CudnnConvolution {
 }  // namespace
 
 std::unique_ptr<CudnnConvolution> cudnn_weight_grad(const Device& device, const ConvShape& shape,
-                                                    DType type, int64_t boundary,
+                                                    DType type, const CudnnBoundaries& boundaries,
                                                     int64_t most_workspace) {
   if (!device.cudnn || type == DType::f32) return nullptr;
   const std::optional<CudnnShape> described = cudnn_shape(shape);
   const cudnnHandle_t handle = described ? cudnn_of(device) : nullptr;
   if (!handle) return nullptr;
-  auto graph = std::make_unique<WeightGradGraph>(handle, *described, type, boundary);
+  auto graph = std::make_unique<WeightGradGraph>(handle, *described, type, boundaries);
   if (!graph->choose(most_workspace)) return nullptr;
   return graph;
 }

@@ -12,17 +12,17 @@ enum EpilogueTensor : int64_t { kConvX = 1, kConvW, kConvBias, kConvY, kConvSums
 class EpilogueGraph final : public CudnnConvolution {
  public:
   EpilogueGraph(cudnnHandle_t handle, const CudnnShape& shape, DType type, bool relu,
-                int64_t boundary)
+                const CudnnBoundaries& on)
       : graph_(handle), relu_(relu) {
     const int rank = shape.rank();
     const cudnnDataType_t data = cudnn_type(type);
-    const GraphObject& x = graph_.tensor({kConvX, data, wide(shape.x.data(), rank), boundary});
-    const GraphObject& w = graph_.tensor({kConvW, data, wide(shape.w.data(), rank), boundary});
+    const GraphObject& x = graph_.tensor({kConvX, data, wide(shape.x.data(), rank), on.a});
+    const GraphObject& w = graph_.tensor({kConvW, data, wide(shape.w.data(), rank), on.b});
     // The last operation writes y, the others what the next one reads.
     auto result = [&](EpilogueTensor number, bool last) -> const GraphObject& {
       const std::vector<int64_t> extents = wide(shape.y.data(), rank);
-      return last ? graph_.tensor({kConvY, data, extents, boundary})
-                  : graph_.tensor({number, CUDNN_DATA_FLOAT, extents, boundary, true});
+      return last ? graph_.tensor({kConvY, data, extents, on.out})
+                  : graph_.tensor({number, CUDNN_DATA_FLOAT, extents, kWidestBoundary, true});
     };
     const GraphObject& sums = result(kConvSums, false);
     const GraphObject& windows = graph_.windows(shape);
@@ -36,14 +36,14 @@ class EpilogueGraph final : public CudnnConvolution {
     });
     std::vector<int64_t> extents(size_t(rank), 1);
     extents[1] = shape.y[1];
-    const GraphObject& row = graph_.tensor({kConvBias, CUDNN_DATA_FLOAT, extents, boundary});
+    const GraphObject& row = graph_.tensor({kConvBias, CUDNN_DATA_FLOAT, extents, on.bias});
     const GraphObject& biased = result(kConvBiased, !relu);
     pointwise(CUDNN_POINTWISE_ADD, sums, &row, biased);
     if (relu) pointwise(CUDNN_POINTWISE_RELU_FWD, biased, nullptr, result(kConvY, true));
   }
 
-  bool choose(bool cores, int64_t most_workspace, const EpilogueGraph* like = nullptr) {
-    return graph_.choose(cores, most_workspace, like ? &like->graph_ : nullptr);
+  bool choose(int64_t most_workspace, const EpilogueGraph* like = nullptr) {
+    return graph_.choose(most_workspace, like ? &like->graph_ : nullptr);
   }
   int64_t workspace() const override { return graph_.workspace(); }
   bool does_relu() const override { return relu_; }
@@ -79,18 +79,18 @@ class EpilogueGraph final : public CudnnConvolution {
 }  // namespace
 
 std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(const Device& device, const ConvShape& shape,
-                                                      DType type, bool relu, int64_t boundary,
+                                                      DType type, bool relu,
+                                                      const CudnnBoundaries& boundaries,
                                                       int64_t most_workspace) {
-  if (!device.cudnn || !shape.bias) return nullptr;
+  if (!device.cudnn || !shape.bias || (type == DType::f32 && !device.tf32)) return nullptr;
   const std::optional<CudnnShape> described = cudnn_shape(shape);
   const cudnnHandle_t handle = described ? cudnn_of(device) : nullptr;
   if (!handle) return nullptr;
-  const bool cores = type != DType::f32 || device.tf32;
-  auto plain = std::make_unique<EpilogueGraph>(handle, *described, type, false, boundary);
-  if (!plain->choose(cores, most_workspace)) return nullptr;
+  auto plain = std::make_unique<EpilogueGraph>(handle, *described, type, false, boundaries);
+  if (!plain->choose(most_workspace)) return nullptr;
   if (!relu) return plain;
-  auto whole = std::make_unique<EpilogueGraph>(handle, *described, type, true, boundary);
-  if (!whole->choose(cores, most_workspace, plain.get())) return plain;
+  auto whole = std::make_unique<EpilogueGraph>(handle, *described, type, true, boundaries);
+  if (!whole->choose(most_workspace, plain.get())) return plain;
   return whole;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "core/accelerator.h"
 
@@ -9,7 +10,8 @@ namespace pal {
 
 // Its index, of 0 to count - 1. `call(i)` queues one call on the compute queue; one that throws
 // DeviceError is left out. Of those that are about as fast the first, so that noise decides little;
-// 0 where all are left out. Whatever the device was given before is waited for.
-size_t fastest_call(Accelerator& device, size_t count, const std::function<void(size_t)>& call);
+// nothing where all are left out. What this process has given the device before is waited for.
+std::optional<size_t> fastest_call(Accelerator& device, size_t count,
+                                   const std::function<void(size_t)>& call);
 
 }  // namespace pal

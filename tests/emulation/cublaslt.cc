@@ -238,6 +238,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                                workspace};
   for (const void* p : given) pal::emulation::require_reachable(p, "what cuBLASLt is given");
   if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
+  // Of no boundary that the manual names: 13.4 refuses others.
+  if (reinterpret_cast<uintptr_t>(workspace) % 256) return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }

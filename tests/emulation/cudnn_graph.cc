@@ -345,6 +345,12 @@ cudnnStatus_t finish_graph(const GraphDescriptor& d) {
 cudnnStatus_t finish(GraphDescriptor& d) {
   if (d.finished || !complete(d)) return CUDNN_STATUS_BAD_PARAM;
   switch (d.type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {  // 9.26: a multiple of an element, virtual ones too
+      const auto boundary = d.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+      const int64_t element = type_of(d) == CUDNN_DATA_FLOAT ? 4 : 2;
+      return boundary > 0 && boundary % element == 0 ? CUDNN_STATUS_SUCCESS
+                                                     : CUDNN_STATUS_BAD_PARAM;
+    }
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: return finish_windows(d);
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:

@@ -25,9 +25,12 @@ class Remembered final : public AlgorithmChoices {
     const auto found = choices.find(key);
     return found == choices.end() ? std::nullopt : std::optional(found->second);
   }
-  std::string keep(const std::string& key, const std::string& choice) override {
+  std::string keep(const std::string& key, const std::string& choice, bool measured) override {
+    any_measured |= measured;
     return choices.emplace(key, choice).first->second;
   }
+  bool may_measure() const override { return alone; }
+  bool alone = true, any_measured = false;
   std::map<std::string, std::string> choices;
 };
 
@@ -142,6 +145,33 @@ TEST_F(TimedProducts, WithoutRoomToTryTheGuessHolds) {
   emulation::settings().good_allocations = -1;
   const std::string kept = choices_->choices.begin()->second;
   EXPECT_EQ(kept.substr(kept.size() - 16), "0000000000000000") << "the library's first";
+  EXPECT_FALSE(choices_->any_measured);
+}
+
+// Beside other jobs times mean nothing.
+TEST_F(TimedProducts, NothingIsTimedBesideOthers) {
+  const auto guess = product_of(0);
+  emulation::settings().blas_ms = {3000, 50};
+  choices_->alone = false;
+  EXPECT_EQ(product(), guess);
+  EXPECT_EQ(choices_->choices.size(), 1u);
+  EXPECT_FALSE(choices_->any_measured);
+  choices_->alone = true;
+  EXPECT_EQ(product(), guess) << "it holds";
+}
+
+TEST_F(TimedProducts, WhereNoneRunsNothingIsMeasured) {
+  emulation::settings().blas_ms = {-1, -1};
+  EXPECT_THROW(product(), DeviceError);
+  EXPECT_FALSE(choices_->any_measured);
+}
+
+// A card that records nothing has its calls queued one by one.
+TEST_F(TimedProducts, WithoutRecordingsToo) {
+  const auto second = product_of(1);
+  emulation::settings().blas_ms = {3000, 50};
+  emulation::settings().good_graphs = 0;
+  EXPECT_EQ(product(), second);
 }
 
 // What is no algorithm of the library's is not taken for one.

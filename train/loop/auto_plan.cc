@@ -24,9 +24,11 @@ AutoPlanner::AutoPlanner(CompileOptions options, FrontChoices choices, FrontCach
   options_ = without_techniques(std::move(options_));
 }
 
-AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile) const {
+AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile,
+                                      std::optional<DeviceProfile> branch_device) const {
   AutoPlanner other = *this;
-  other.options_.profile = profile;
+  if (branch_device) branch_device->times = profile.times;
+  other.options_.profile = profile, other.options_.branch_device = std::move(branch_device);
   return other;
 }
 

@@ -48,8 +48,10 @@ class AutoPlanner {
   AutoPlan plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
                 const FrontLimits& limits) const;
   const CompileOptions& options() const { return options_; }
-  // The same with other times.
-  AutoPlanner with_profile(const DeviceProfile& profile) const;
+  // The same with other times, those of the device whose branches get a queue (none: no device)
+  // among them.
+  AutoPlanner with_profile(const DeviceProfile& profile,
+                           std::optional<DeviceProfile> branch_device) const;
 
  private:
   bool choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,

@@ -25,7 +25,6 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
   if (!chooses_plan(config)) return;
   CompileOptions options = compile_options(config);
   options.exchange_device = programs.options().exchange_device;
-  options.branch_device = programs.options().branch_device;
   options.profile = device ? *device : profile_at_hand(programs.device(), &whose_times_);
   // Which values are rounded follows from the plan, so that it stays what it was.
   const bool may_time = !folder_.empty() && !rounds(config) && *config.profile_steps > 0;
@@ -35,6 +34,10 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
       options.profile->times = std::make_shared<NodeTimes>(std::move(*times));
       timing_ = false;
     }
+  }
+  if (!timing_) {  // beside another queue's nodes a node takes longer
+    options.branch_device = programs.options().branch_device;
+    if (options.branch_device) options.branch_device->times = options.profile->times;
   }
   planner_.emplace(std::move(options), FrontChoices{.lossy = allows(config, "lossy")});
 }
@@ -154,7 +157,7 @@ void AutoSteps::plan_by_times() {
            " times what was predicted; the plans are made anew by these times");
   DeviceProfile profile = this->profile();
   profile.times = times;
-  planner_ = planner_->with_profile(profile);
+  planner_ = planner_->with_profile(profile, programs_.options().branch_device);
 }
 
 void AutoSteps::add_again(const std::string& name, const Program& recorded) {

@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "core/accelerator.h"
 #include "core/error.h"
@@ -112,7 +111,7 @@ Device choose_device(const DeviceConfig& config, std::string* said, int gpu_numb
       Device gpu = cuda_device(gpu_number);
       gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
       if (*config.timed_products) {
-        gpu.algorithms = std::make_shared<AlgorithmFile>(std::vector{AlgorithmFile::of_machine()});
+        gpu.algorithms = std::make_shared<AlgorithmFile>("", AlgorithmFile::of_machine());
       }
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/clock.h"
@@ -25,11 +26,11 @@
 namespace pal {
 namespace {
 
-Device device_of(const TrainArgs& args, std::string* said) {
+Device device_of(const TrainArgs& args, bool alone, std::string* said) {
   Device device = training_device(args.config, said);
   if (device.algorithms && !args.dry_run) {
-    device.algorithms = std::make_shared<AlgorithmFile>(
-        std::vector{args.out / "algorithms.txt", AlgorithmFile::of_machine()});
+    device.algorithms = std::make_shared<AlgorithmFile>(args.out / "algorithms.txt",
+                                                        AlgorithmFile::of_machine(), alone);
   }
   join_ranks(device, args.group, *args.config.train.rank_timeout, said);
   return device;
@@ -41,7 +42,7 @@ std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share
 }
 
 ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::string* said) {
-  const Device device = device_of(args, said);
+  const Device device = device_of(args, !share.pool, said);
   check_started_alike(args);  // before they exchange anything that depends on it
   CompileOptions options = run_options(args.config.memory);
   options.exchange_device = exchange_device(args.config, device, said);

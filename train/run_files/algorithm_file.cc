@@ -30,14 +30,17 @@ std::string line_of(const std::string& key, const std::string& choice) {
   return printed("%016llx ", static_cast<unsigned long long>(sum.value())) + rest;
 }
 
-// The locked file, or -1 and why.
+// A file that others wait for. Some file systems have no locks.
 class LockedFile {
  public:
   explicit LockedFile(const fs::path& file)
       : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
     if (descriptor_ < 0) return;
-    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
-    }
+    int failed = 0;
+    do {
+      failed = ::flock(descriptor_, LOCK_EX);
+    } while (failed && errno == EINTR);
+    locked_ = !failed;
   }
   ~LockedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -46,6 +49,7 @@ class LockedFile {
   LockedFile& operator=(const LockedFile&) = delete;
 
   bool is_open() const { return descriptor_ >= 0; }
+  bool is_locked() const { return locked_; }
   std::string text() const {
     std::string out;
     char part[1 << 14];
@@ -70,12 +74,14 @@ class LockedFile {
 
  private:
   int descriptor_;
+  bool locked_ = false;
 };
 
 }  // namespace
 
-AlgorithmFile::AlgorithmFile(std::vector<fs::path> files) {
-  for (fs::path& file : files) {
+AlgorithmFile::AlgorithmFile(const fs::path& run, const fs::path& machine, bool alone)
+    : run_(run), alone_(alone) {
+  for (const fs::path& file : {run, machine}) {
     if (file.empty()) continue;
     std::error_code none;
     if (fs::file_size(file, none) > kMostBytes && !none) {
@@ -86,7 +92,7 @@ AlgorithmFile::AlgorithmFile(std::vector<fs::path> files) {
     std::ostringstream text;
     text << in.rdbuf();
     read(file, text.str());
-    files_.push_back(std::move(file));
+    files_.push_back(file);
   }
 }
 
@@ -130,11 +136,11 @@ std::optional<std::string> AlgorithmFile::find(const std::string& key) {
   return {};
 }
 
-std::string AlgorithmFile::keep(const std::string& key, const std::string& choice) {
+std::string AlgorithmFile::keep(const std::string& key, const std::string& choice, bool measured) {
   const std::scoped_lock lock(mutex_);
   std::string kept = choice;
   for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
-    kept = keep_in(*file, key, kept);
+    if (measured || *file == run_) kept = keep_in(*file, key, kept);
   }
   return kept;
 }
@@ -146,6 +152,10 @@ std::string AlgorithmFile::keep_in(const fs::path& file, const std::string& key,
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
   const LockedFile locked(file);
   bool written = false;
+  if (locked.is_open() && !locked.is_locked()) {
+    tell_once(file.string() + ": cannot be locked (" + std::strerror(errno) +
+              "); ranks that choose at once may choose differently");
+  }
   if (locked.is_open()) {
     const std::string text = locked.text();
     read(file, text);

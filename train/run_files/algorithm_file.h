@@ -17,15 +17,18 @@ namespace pal {
 // processes may read and add at once. Thread-safe.
 class AlgorithmFile final : public AlgorithmChoices {
  public:
-  // In order of precedence; empty paths are left out. A file is made when something is kept.
-  explicit AlgorithmFile(std::vector<std::filesystem::path> files);
+  // The run's file goes before the machine's; an empty path is left out. A file is made when
+  // something is kept. `alone`: nobody else works on the device, so that times mean something.
+  AlgorithmFile(const std::filesystem::path& run, const std::filesystem::path& machine,
+                bool alone = true);
   // cache_folder()/algorithms.txt
   static std::filesystem::path of_machine();
 
   std::optional<std::string> find(const std::string& key) override;
-  // That nothing can be written is told of once, and no error. Neither may hold a line's end, and a
-  // choice no space.
-  std::string keep(const std::string& key, const std::string& choice) override;
+  // What was not measured is kept for the run alone. That nothing can be written is told of once,
+  // and no error. Neither may hold a line's end, and a choice no space.
+  std::string keep(const std::string& key, const std::string& choice, bool measured) override;
+  bool may_measure() const override { return alone_; }
 
  private:
   using Choices = std::map<std::string, std::string>;  // by key
@@ -35,7 +38,9 @@ class AlgorithmFile final : public AlgorithmChoices {
   void tell_once(const std::string& what);
 
   std::mutex mutex_;
-  std::vector<std::filesystem::path> files_;
+  std::filesystem::path run_;
+  std::vector<std::filesystem::path> files_;  // in order of precedence
+  const bool alone_;
   std::map<std::filesystem::path, Choices> choices_;
   bool told_ = false;
 };

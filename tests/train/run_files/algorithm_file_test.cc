@@ -27,10 +27,10 @@ class AlgorithmFiles : public testing::Test {
 };
 
 TEST_F(AlgorithmFiles, AreFoundAgain) {
-  AlgorithmFile first({run_, machine_});
+  AlgorithmFile first(run_, machine_);
   EXPECT_FALSE(first.find("a 1 x 2 product"));
-  EXPECT_EQ(first.keep("a 1 x 2 product", "0a"), "0a");
-  EXPECT_EQ(first.keep("another", "0b"), "0b");
+  EXPECT_EQ(first.keep("a 1 x 2 product", "0a", true), "0a");
+  EXPECT_EQ(first.keep("another", "0b", true), "0b");
   for (const auto& files :
        {std::vector{run_}, std::vector{machine_}, std::vector{run_, machine_}}) {
     AlgorithmFile again(files);
@@ -41,41 +41,50 @@ TEST_F(AlgorithmFiles, AreFoundAgain) {
 }
 
 TEST_F(AlgorithmFiles, TheFirstChoiceHolds) {
-  AlgorithmFile one({run_}), other({run_});  // two processes at once
-  EXPECT_EQ(one.keep("p", "1"), "1");
-  EXPECT_EQ(other.keep("p", "2"), "1");
+  AlgorithmFile one(run_, ""), other(run_, "");  // two processes at once
+  EXPECT_EQ(one.keep("p", "1", true), "1");
+  EXPECT_EQ(other.keep("p", "2", true), "1");
   EXPECT_EQ(other.find("p"), "1");
 }
 
 TEST_F(AlgorithmFiles, ARunKeepsWhatItTakesFromTheMachine) {
-  AlgorithmFile({machine_}).keep("p", "1");
-  EXPECT_EQ(AlgorithmFile({run_, machine_}).find("p"), "1");
+  AlgorithmFile("", machine_).keep("p", "1", true);
+  EXPECT_EQ(AlgorithmFile(run_, machine_).find("p"), "1");
   fs::remove(machine_);
-  AlgorithmFile({machine_}).keep("p", "2");
-  AlgorithmFile both({run_, machine_});
+  AlgorithmFile("", machine_).keep("p", "2", true);
+  AlgorithmFile both(run_, machine_);
   EXPECT_EQ(both.find("p"), "1");
-  EXPECT_EQ(both.keep("p", "3"), "1");
+  EXPECT_EQ(both.keep("p", "3", true), "1");
+}
+
+TEST_F(AlgorithmFiles, WhatWasNotMeasuredIsTheRunsAlone) {
+  AlgorithmFile both(run_, machine_);
+  EXPECT_EQ(both.keep("p", "1", false), "1");
+  EXPECT_FALSE(AlgorithmFile("", machine_).find("p"));
+  EXPECT_EQ(AlgorithmFile(run_, machine_).find("p"), "1");
+  EXPECT_TRUE(both.may_measure());
+  EXPECT_FALSE(AlgorithmFile(run_, machine_, false).may_measure());
 }
 
 TEST_F(AlgorithmFiles, TornLinesAreNoChoices) {
-  AlgorithmFile({run_}).keep("a product", "0123");
-  AlgorithmFile({run_}).keep("b", "4567");
+  AlgorithmFile(run_, "").keep("a product", "0123", true);
+  AlgorithmFile(run_, "").keep("b", "4567", true);
   const std::string whole = read_file(run_);
   for (size_t end = 0; end < whole.size(); ++end) {
     write(run_, whole.substr(0, end));
-    AlgorithmFile torn({run_});
+    AlgorithmFile torn(run_, "");
     for (const auto& [key, choice] : {std::pair{"a product", "0123"}, {"b", "4567"}}) {
       const auto found = torn.find(key);
       EXPECT_TRUE(!found || *found == choice) << end;
     }
-    EXPECT_EQ(torn.keep("b", "4567"), "4567") << "a line of its own";
-    EXPECT_EQ(AlgorithmFile({run_}).find("b"), "4567") << end;
+    EXPECT_EQ(torn.keep("b", "4567", true), "4567") << "a line of its own";
+    EXPECT_EQ(AlgorithmFile(run_, "").find("b"), "4567") << end;
   }
   for (size_t at = 0; at < whole.size(); ++at) {
     std::string flipped = whole;
     flipped[at] = char(flipped[at] ^ 4);
     write(run_, flipped);
-    AlgorithmFile read({run_});
+    AlgorithmFile read(run_, "");
     for (const auto& [key, choice] : {std::pair{"a product", "0123"}, {"b", "4567"}}) {
       const auto found = read.find(key);
       EXPECT_TRUE(!found || *found == choice) << at;
@@ -85,8 +94,8 @@ TEST_F(AlgorithmFiles, TornLinesAreNoChoices) {
 
 TEST_F(AlgorithmFiles, WhatCannotBeWrittenIsRemembered) {
   write(run_, "");
-  AlgorithmFile nowhere({run_ / "below" / "a file"});
-  EXPECT_EQ(nowhere.keep("p", "1"), "1");
+  AlgorithmFile nowhere(run_ / "below" / "a file", "");
+  EXPECT_EQ(nowhere.keep("p", "1", true), "1");
   EXPECT_EQ(nowhere.find("p"), "1");
 }
 
@@ -95,15 +104,15 @@ TEST_F(AlgorithmFiles, ManyMayAddAtOnce) {
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kept.size(); ++t) {
     threads.emplace_back([&, t] {
-      AlgorithmFile own({run_});
+      AlgorithmFile own(run_, "");
       for (int n = 0; n < 50; ++n) {
         const std::string key = "product " + std::to_string(n);
-        kept[t][key] = own.keep(key, std::to_string(t));
+        kept[t][key] = own.keep(key, std::to_string(t), true);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  AlgorithmFile after({run_});
+  AlgorithmFile after(run_, "");
   for (const auto& of_thread : kept) {
     for (const auto& [key, choice] : of_thread) EXPECT_EQ(after.find(key), choice) << key;
   }
