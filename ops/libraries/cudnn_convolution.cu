@@ -15,16 +15,7 @@ constexpr auto kOtherForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
 constexpr auto kDataGrad = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightGrad = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
-// The manual does not say where a workspace may begin; allocations do so here.
-constexpr int64_t kWorkspaceBoundary = 256;
-
 template <class H> using Descriptor = LibraryObject<H, cudnnStatus_t>;
-
-cudnnDataType_t cudnn_type(DType type) {
-  return type == DType::bf16  ? CUDNN_DATA_BFLOAT16
-         : type == DType::f16 ? CUDNN_DATA_HALF
-                              : CUDNN_DATA_FLOAT;
-}
 
 class Convolution final : public CudnnConvolution {
  public:
@@ -55,12 +46,13 @@ class Convolution final : public CudnnConvolution {
     return takes(most_workspace);
   }
 
-  int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kWorkspaceBoundary : 0; }
+  int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kCudnnBoundary : 0; }
 
   void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
            std::byte* workspace) const override {
     check_cudnn(library_.set_stream(handle_, stream));
-    check_taken(call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace)));
+    check_taken(
+        call(a, b, add ? 1.0f : 0.0f, out, bytes_ ? on_cudnn_boundary(workspace) : nullptr));
   }
 
  private:
@@ -113,12 +105,6 @@ class Convolution final : public CudnnConvolution {
         return library_.weight_grad(handle_, &one, x_.get, a, y_.get, b, windows_.get, kWeightGrad,
                                     workspace, bytes_, &beta, w_.get, out);
     }
-  }
-
-  void* on_boundary(std::byte* workspace) const {
-    if (!bytes_) return nullptr;
-    const int64_t past = int64_t(reinterpret_cast<uintptr_t>(workspace) % kWorkspaceBoundary);
-    return workspace + (kWorkspaceBoundary - past) % kWorkspaceBoundary;
   }
 
   const Cudnn& library_ = *cudnn_library();
