@@ -92,16 +92,16 @@ __global__ void unhold_rows_kernel(LayerRows a) {
   const RowGroup p = row_group(a.batch, a.width);
   if (p.n == 0) return;
   const int64_t end = a.length(p.row), step = a.batch * a.width;
-  const float zeros[kGroup] = {};
   float sum[kGroup] = {};
   for (int64_t t = a.steps - 1; t >= 0; --t) {
     float v[kGroup];
     load8(a.from, p.at + t * step, p.n, v);
-    if (t >= end - 1) {
 #pragma unroll
-      for (int k = 0; k < kGroup; ++k) sum[k] = t == a.steps - 1 ? v[k] : v[k] + sum[k];
+    for (int k = 0; k < kGroup; ++k) {
+      if (t >= end - 1) sum[k] = t == a.steps - 1 ? v[k] : v[k] + sum[k];
+      v[k] = t >= end ? 0 : t == end - 1 ? sum[k] : v[k];
     }
-    store8(a.to, p.at + t * step, p.n, t >= end ? zeros : t == end - 1 ? sum : v);
+    store8(a.to, p.at + t * step, p.n, v);
   }
 }
 

@@ -272,8 +272,8 @@ struct DeviceSection : Section {
   Option<bool> graphs =
       option("graphs", true, "of cuda: record a step once and replay it", {.effect = Effect::none});
   Option<bool> cudnn = option("cudnn", true,
-                              "of cuda: convolutions go to cuDNN where it is found; false: as "
-                              "windows and cuBLASLt's products");
+                              "of cuda: convolutions and whole recurrent layers go to cuDNN where "
+                              "it is found; false: as windows, cells and cuBLASLt's products");
 };
 using DeviceConfig = Copied<DeviceSection>;
 
