@@ -29,7 +29,7 @@ if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL 
     APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
 endif()
 set(machine)
-foreach(stem emulation memory runtime counting mma cublaslt cudnn cudnn_graph)
+foreach(stem emulation memory runtime counting mma cublaslt cudnn cudnn_graph cudnn_rnn)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})

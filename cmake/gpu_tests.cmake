@@ -5,6 +5,7 @@ add_executable(test_gpu tests/emulation/attention_cores_test.cc tests/emulation/
   tests/emulation/convolutions_test.cc tests/emulation/cores_steps_test.cc
   tests/emulation/corun_test.cc tests/emulation/ctc_test.cc tests/emulation/kernels_test.cc tests/emulation/op_cases.cc
   tests/emulation/one_rank_test.cc tests/emulation/ops_test.cc tests/emulation/overlap_test.cc
+  tests/emulation/recurrent_steps_test.cc tests/emulation/recurrent_test.cc
   tests/emulation/shared_pool_test.cc tests/emulation/steps_nan_test.cc tests/emulation/steps_test.cc
   tests/emulation/steps_tf32_test.cc tests/emulation/turns_test.cc
   tests/gpu/real.cc tests/ops/generic/checks.cc

@@ -38,6 +38,13 @@ std::string convolution_fault(const DeepSpeech2Options& o) {
   return "";
 }
 
+std::string layer_fault(const DeepSpeech2Options& o) {
+  if (!o.whole_layers || (o.fused && o.cell == DeepSpeech2Options::Cell::gru)) return "";
+  return std::string("model.whole_layers: not with model.") +
+         (o.fused ? "cell: lstm; there are whole layers of gru alone"
+                  : "fused: false, which asks for the steps' parts");
+}
+
 }  // namespace
 
 std::vector<DeepSpeech2Options::Conv> DeepSpeech2Options::convs() const {
@@ -53,7 +60,9 @@ Rules<DeepSpeech2Options> DeepSpeech2Options::rules() {
   return {{"model.conv_kernels, model.conv_strides",
            "as many strides as kernels, FRAMESxBINS each; kernels are odd and no narrower than "
            "their stride",
-           convolution_fault}};
+           convolution_fault},
+          {"model.whole_layers, model.fused, model.cell", "whole layers are of fused gru cells",
+           layer_fault}};
 }
 
 }  // namespace pal

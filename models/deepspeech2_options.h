@@ -36,11 +36,16 @@ struct DeepSpeech2Options {
   float clip = 20;              // Hardtanh(0, clip)
   float momentum = 0.1f;        // of the running statistics
   float eps = 1e-5f;
-  bool fused = true;  // recurrent cells as one operator
+  bool fused = true;          // recurrent cells as one operator
+  bool whole_layers = false;  // all steps of a layer's direction as one operator
 
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("fused", fused, "recurrent cells as one operator; false: the papers' granularity",
+           {.recordings = {"false", "true"}});
+    option("whole_layers", whole_layers,
+           "a recurrent layer's direction, all its steps, as one operator, on a GPU cuDNN's where "
+           "that is found; with fused and cell: gru",
            {.recordings = {"false", "true"}});
     option("conv_kernels", conv_kernels,
            "a convolution each: frames x bins of its kernel, odd numbers");

@@ -36,6 +36,7 @@
 #include "ops/products/matmul.h"
 #include "ops/products/matmul_relu.h"
 #include "ops/recurrent/gru.h"
+#include "ops/recurrent/gru_layer.h"
 #include "ops/recurrent/hold.h"
 #include "ops/recurrent/lstm.h"
 #include "ops/sums/dot_last.h"
@@ -133,6 +134,8 @@ std::span<const OpDef* const> all_ops() {
       &gru_cell_op,
       &gru_cell_grad_op,
       &gru_cell_replay_grad_op,
+      &gru_layer_op,
+      &gru_layer_grad_op,
       &hold_op,
       &hold_grad_op,
       &inner_product_op,

@@ -28,11 +28,10 @@ void check_cudnn(cudnnStatus_t status, const char* file, int line) {
                     ": cuDNN: " + text_of(status));
 }
 
-void check_taken(cudnnStatus_t status, const char* file, int line) {
+void check_taken(cudnnStatus_t status, const char* work, const char* file, int line) {
   if (is_refusal(status)) {
-    throw DeviceError("cuDNN " + cudnn_version() +
-                      " said that it takes this convolution, and does not; device.cudnn: false "
-                      "does without");
+    throw DeviceError("cuDNN " + cudnn_version() + " said that it takes this " + work +
+                      ", and does not; device.cudnn: false does without");
   }
   check_cudnn(status, file, line);
 }

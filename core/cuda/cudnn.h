@@ -10,8 +10,8 @@
 
 namespace pal {
 
-// What is used of the legacy API, and of the graph API; docs/decisions/cudnn-convolutions.md says
-// why.
+// What is used of the legacy API, of the graph API (docs/decisions/cudnn-convolutions.md says why),
+// and of recurrent layers (docs/decisions/recurrent-layers.md).
 struct Cudnn {
   decltype(&cudnnGetVersion) version;
   decltype(&cudnnGetErrorString) error_string;
@@ -41,6 +41,22 @@ struct Cudnn {
   decltype(&cudnnBackendFinalize) backend_finalize;
   decltype(&cudnnBackendGetAttribute) backend_get;
   decltype(&cudnnBackendExecute) backend_execute;
+  decltype(&cudnnGetTensorNdDescriptor) tensor_get;
+  decltype(&cudnnCreateDropoutDescriptor) dropout_create;
+  decltype(&cudnnDestroyDropoutDescriptor) dropout_destroy;
+  decltype(&cudnnSetDropoutDescriptor) dropout_set;
+  decltype(&cudnnCreateRNNDescriptor) rnn_create;
+  decltype(&cudnnDestroyRNNDescriptor) rnn_destroy;
+  decltype(&cudnnSetRNNDescriptor_v8) rnn_set;
+  decltype(&cudnnCreateRNNDataDescriptor) rnn_data_create;
+  decltype(&cudnnDestroyRNNDataDescriptor) rnn_data_destroy;
+  decltype(&cudnnSetRNNDataDescriptor) rnn_data_set;
+  decltype(&cudnnGetRNNTempSpaceSizes) rnn_spaces;
+  decltype(&cudnnGetRNNWeightSpaceSize) rnn_weight_space;
+  decltype(&cudnnGetRNNWeightParams) rnn_weight_place;
+  decltype(&cudnnRNNForward) rnn_forward;
+  decltype(&cudnnRNNBackwardData_v8) rnn_data_grad;
+  decltype(&cudnnRNNBackwardWeights_v8) rnn_weight_grad;
 };
 
 // The library's functions; null: it is nowhere. DeviceError where one is missing.
@@ -51,9 +67,9 @@ const Cudnn* cudnn_library();
 void check_cudnn(cudnnStatus_t status, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE());
 
-// The same of a call whose convolution the library took when it was described.
-void check_taken(cudnnStatus_t status, const char* file = __builtin_FILE(),
-                 int line = __builtin_LINE());
+// The same of a call whose work, "convolution" or the like, the library took when it was described.
+void check_taken(cudnnStatus_t status, const char* work = "convolution",
+                 const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 // The library does not do that, rather than having failed to.
 inline bool is_refusal(cudnnStatus_t status) {
@@ -61,6 +77,7 @@ inline bool is_refusal(cudnnStatus_t status) {
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
 }
 
+// Elements as the library names their type.
 inline cudnnDataType_t cudnn_type(DType type) {
   return type == DType::bf16  ? CUDNN_DATA_BFLOAT16
          : type == DType::f16 ? CUDNN_DATA_HALF

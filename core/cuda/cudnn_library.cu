@@ -48,6 +48,22 @@ const Cudnn* load_cudnn() {
   find_cudnn(library, "cudnnBackendFinalize", t.backend_finalize);
   find_cudnn(library, "cudnnBackendGetAttribute", t.backend_get);
   find_cudnn(library, "cudnnBackendExecute", t.backend_execute);
+  find_cudnn(library, "cudnnGetTensorNdDescriptor", t.tensor_get);
+  find_cudnn(library, "cudnnCreateDropoutDescriptor", t.dropout_create);
+  find_cudnn(library, "cudnnDestroyDropoutDescriptor", t.dropout_destroy);
+  find_cudnn(library, "cudnnSetDropoutDescriptor", t.dropout_set);
+  find_cudnn(library, "cudnnCreateRNNDescriptor", t.rnn_create);
+  find_cudnn(library, "cudnnDestroyRNNDescriptor", t.rnn_destroy);
+  find_cudnn(library, "cudnnSetRNNDescriptor_v8", t.rnn_set);
+  find_cudnn(library, "cudnnCreateRNNDataDescriptor", t.rnn_data_create);
+  find_cudnn(library, "cudnnDestroyRNNDataDescriptor", t.rnn_data_destroy);
+  find_cudnn(library, "cudnnSetRNNDataDescriptor", t.rnn_data_set);
+  find_cudnn(library, "cudnnGetRNNTempSpaceSizes", t.rnn_spaces);
+  find_cudnn(library, "cudnnGetRNNWeightSpaceSize", t.rnn_weight_space);
+  find_cudnn(library, "cudnnGetRNNWeightParams", t.rnn_weight_place);
+  find_cudnn(library, "cudnnRNNForward", t.rnn_forward);
+  find_cudnn(library, "cudnnRNNBackwardData_v8", t.rnn_data_grad);
+  find_cudnn(library, "cudnnRNNBackwardWeights_v8", t.rnn_weight_grad);
   return &t;
 }
 

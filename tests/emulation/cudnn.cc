@@ -26,21 +26,11 @@ using pal::ConvKind;
 using pal::emulation::channels_last;
 using pal::emulation::DnnCall;
 using pal::emulation::DnnProblem;
+using pal::emulation::element_bytes;
+using pal::emulation::load_element;
+using pal::emulation::store_element;
 
 int64_t convolutions = 0;
-
-size_t element_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
-
-float load_element(const void* p, cudnnDataType_t type, int64_t i) {
-  if (type == CUDNN_DATA_BFLOAT16) return pal::load(static_cast<const pal::bf16*>(p), i);
-  if (type == CUDNN_DATA_HALF) return pal::load(static_cast<const pal::f16*>(p), i);
-  return static_cast<const float*>(p)[i];
-}
-void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
-  if (type == CUDNN_DATA_BFLOAT16) return pal::store(static_cast<pal::bf16*>(p), i, x);
-  if (type == CUDNN_DATA_HALF) return pal::store(static_cast<pal::f16*>(p), i, x);
-  static_cast<float*>(p)[i] = x;
-}
 
 // Calls f(place) for every place below `extents`, the last one fastest.
 template <class F> void each_place(const EmulatedTensor& t, F f) {
@@ -124,6 +114,19 @@ void count(ConvKind kind, const DnnProblem& p, const DnnCall& call, bool adds) {
 }  // namespace
 
 namespace pal::emulation {
+
+size_t element_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
+
+float load_element(const void* p, cudnnDataType_t type, int64_t i) {
+  if (type == CUDNN_DATA_BFLOAT16) return pal::load(static_cast<const pal::bf16*>(p), i);
+  if (type == CUDNN_DATA_HALF) return pal::load(static_cast<const pal::f16*>(p), i);
+  return static_cast<const float*>(p)[i];
+}
+void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
+  if (type == CUDNN_DATA_BFLOAT16) return pal::store(static_cast<pal::bf16*>(p), i, x);
+  if (type == CUDNN_DATA_HALF) return pal::store(static_cast<pal::f16*>(p), i, x);
+  static_cast<float*>(p)[i] = x;
+}
 
 DnnExtents channels_last(const EmulatedTensor& t) {
   DnnExtents out{};
@@ -259,6 +262,15 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataTyp
   const cudnnStatus_t status = fill(t, type, rank, extents);
   for (int i = 0; i < t->rank; ++i) t->stride[size_t(i)] = strides[i];
   return status;
+}
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t t, int requested,
+                                         cudnnDataType_t* type, int* rank, int extents[],
+                                         int strides[]) {
+  *type = t->type, *rank = t->rank;
+  for (int i = 0; i < t->rank && i < requested; ++i) {
+    extents[i] = int(t->extent[size_t(i)]), strides[i] = int(t->stride[size_t(i)]);
+  }
+  return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* f) {
   *f = new EmulatedFilter{};
@@ -396,6 +408,22 @@ const pal::Cudnn* pal::cudnn_library() {
                            .backend_set = cudnnBackendSetAttribute,
                            .backend_finalize = cudnnBackendFinalize,
                            .backend_get = cudnnBackendGetAttribute,
-                           .backend_execute = cudnnBackendExecute};
+                           .backend_execute = cudnnBackendExecute,
+                           .tensor_get = cudnnGetTensorNdDescriptor,
+                           .dropout_create = cudnnCreateDropoutDescriptor,
+                           .dropout_destroy = cudnnDestroyDropoutDescriptor,
+                           .dropout_set = cudnnSetDropoutDescriptor,
+                           .rnn_create = cudnnCreateRNNDescriptor,
+                           .rnn_destroy = cudnnDestroyRNNDescriptor,
+                           .rnn_set = cudnnSetRNNDescriptor_v8,
+                           .rnn_data_create = cudnnCreateRNNDataDescriptor,
+                           .rnn_data_destroy = cudnnDestroyRNNDataDescriptor,
+                           .rnn_data_set = cudnnSetRNNDataDescriptor,
+                           .rnn_spaces = cudnnGetRNNTempSpaceSizes,
+                           .rnn_weight_space = cudnnGetRNNWeightSpaceSize,
+                           .rnn_weight_place = cudnnGetRNNWeightParams,
+                           .rnn_forward = cudnnRNNForward,
+                           .rnn_data_grad = cudnnRNNBackwardData_v8,
+                           .rnn_weight_grad = cudnnRNNBackwardWeights_v8};
   return emulation::settings().cudnn ? &table : nullptr;
 }

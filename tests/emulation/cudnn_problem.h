@@ -1,4 +1,5 @@
-// What the emulated cuDNN's two APIs share: a convolution as descriptors say it, and its run.
+// What the parts of the emulated cuDNN share: elements in memory, and a convolution as descriptors
+// say it, and its run.
 #pragma once
 #include <cudnn.h>
 
@@ -33,6 +34,10 @@ struct EmulatedConvolution {
 };
 
 namespace pal::emulation {
+
+size_t element_bytes(cudnnDataType_t type);
+float load_element(const void* p, cudnnDataType_t type, int64_t i);
+void store_element(void* p, cudnnDataType_t type, int64_t i, float x);
 
 // The strides of packed channels, N, space, C: the only layout that filters of that format go with.
 DnnExtents channels_last(const EmulatedTensor& t);

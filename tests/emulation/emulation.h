@@ -20,6 +20,8 @@ struct Settings {
   int64_t memory = int64_t(1) << 34;  // bytes of it
   int64_t context = 0;                // of which nobody can have these
   bool cudnn = true;                  // the library is found
+  bool cudnn_layers = true;           // and takes recurrent layers
+  int cudnn_reserve = 6;              // of them H numbers that it keeps for a step and row
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   bool fusions = true;                // cuDNN has engines for graphs of several operations
   bool same_engines = true;           // and the same with relu as without
@@ -54,6 +56,7 @@ int64_t kernels_run();       // grids that ran
 int64_t graphs_run();        // replays
 int64_t graphs_alive();      // that could be replayed
 int64_t convolutions_run();  // cuDNN's, asked for
+int64_t layers_run();        // likewise, recurrent layers' calls
 int64_t pending_work();      // queued and not done
 int64_t waits_made();        // times that the host has waited for work
 void advance(int64_t ms);    // the clock of events

@@ -21,6 +21,10 @@ bool is_convolution(const OpDef& op) {
   return name.starts_with("conv2d") || name.starts_with("conv3d");
 }
 
+bool may_be_cudnns(const OpDef& op) {
+  return is_convolution(op) || std::string(op.name).starts_with("gru_layer");
+}
+
 // Never destroyed: at the program's end the libraries whose handles it has may have gone before it.
 std::shared_ptr<Accelerator> gpu() {
   static const auto* const one = new std::shared_ptr<Accelerator>([] {
@@ -181,7 +185,7 @@ std::vector<Example> examples_of(const OpDef& op) {
 std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& accelerator) {
   std::vector<Case> out;
   for (const bool cudnn : {true, false}) {
-    if (!cudnn && !is_convolution(op)) break;
+    if (!cudnn && !may_be_cudnns(op)) break;
     for (const Example& example : examples_of(op)) {
       out.push_back(make_case(op, example, out.size() + 1, accelerator));
       out.back().cudnn = cudnn;

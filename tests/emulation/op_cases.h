@@ -13,11 +13,12 @@ namespace pal::test {
 std::shared_ptr<Accelerator> gpu();
 std::vector<const OpDef*> ops_with_kernels();
 bool is_convolution(const OpDef& op);
+bool may_be_cudnns(const OpDef& op);
 
 // The operator's own examples, and larger ones where a kernel does something else with those: sorts
 // across chunks, sums over more than shared memory holds, operands for several launches.
 std::vector<Example> examples_of(const OpDef& op);
-// The operator's cases, with its number among them as the seed; a convolution's as cuDNN's and
+// The operator's cases, with its number among them as the seed; what may be cuDNN's as that and
 // again without.
 std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& accelerator);
 

@@ -31,9 +31,10 @@ int64_t kernels_run() { return grids; }
 int64_t graphs_run() { return 0; }        // the driver does not count
 int64_t graphs_alive() { return 0; }      // nor these
 int64_t convolutions_run() { return 0; }  // nor cuDNN
-int64_t pending_work() { return 0; }      // nor this
-int64_t waits_made() { return 0; }        // nor these
-int64_t preferred_work() { return 0; }    // nor this
+int64_t layers_run() { return 0; }
+int64_t pending_work() { return 0; }    // nor this
+int64_t waits_made() { return 0; }      // nor these
+int64_t preferred_work() { return 0; }  // nor this
 bool real() { return true; }
 }  // namespace emulation
 }  // namespace pal

@@ -279,8 +279,8 @@ struct DeviceSection : Section {
              "in a shared pool",
              {.effect = Effect::none});
   Option<bool> cudnn = option("cudnn", true,
-                              "of cuda: convolutions go to cuDNN where it is found; false: as "
-                              "windows and cuBLASLt's products");
+                              "of cuda: convolutions and whole recurrent layers go to cuDNN where "
+                              "it is found; false: as windows, cells and cuBLASLt's products");
   Option<bool> timed_products = option(
       "timed_products", true,
       "of cuda: of the algorithms that cuBLASLt has for a product the one that is the fastest "

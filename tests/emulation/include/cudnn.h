@@ -129,7 +129,29 @@ enum cudnnBackendKnobType_t : int { CUDNN_KNOB_TYPE_TILE_SIZE = 2 };
 enum cudnnPointwiseMode_t : int { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_RELU_FWD = 100 };
 enum cudnnBackendHeurMode_t : int { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 };
 
+// Of recurrent layers.
+enum cudnnRNNAlgo_t : int {
+  CUDNN_RNN_ALGO_STANDARD = 0,
+  CUDNN_RNN_ALGO_PERSIST_STATIC = 1,
+  CUDNN_RNN_ALGO_PERSIST_DYNAMIC = 2,
+};
+enum cudnnForwardMode_t : int { CUDNN_FWD_MODE_INFERENCE = 0, CUDNN_FWD_MODE_TRAINING = 1 };
+enum cudnnRNNMode_t : int { CUDNN_LSTM = 2, CUDNN_GRU = 3 };
+enum cudnnRNNBiasMode_t : int { CUDNN_RNN_NO_BIAS = 0, CUDNN_RNN_DOUBLE_BIAS = 2 };
+enum cudnnDirectionMode_t : int { CUDNN_UNIDIRECTIONAL = 0, CUDNN_BIDIRECTIONAL = 1 };
+enum cudnnRNNInputMode_t : int { CUDNN_LINEAR_INPUT = 0, CUDNN_SKIP_INPUT = 1 };
+enum cudnnRNNDataLayout_t : int {
+  CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0,
+  CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED = 1,
+};
+enum cudnnWgradMode_t : int { CUDNN_WGRAD_MODE_ADD = 0, CUDNN_WGRAD_MODE_SET = 1 };
+#define CUDNN_RNN_PADDED_IO_DISABLED 0
+#define CUDNN_RNN_PADDED_IO_ENABLED (1U << 0)
+
 using cudnnHandle_t = struct EmulatedDnn*;
+using cudnnDropoutDescriptor_t = struct EmulatedDropout*;
+using cudnnRNNDescriptor_t = struct EmulatedRnn*;
+using cudnnRNNDataDescriptor_t = struct EmulatedRnnData*;
 using cudnnBackendDescriptor_t = void*;
 using cudnnTensorDescriptor_t = struct EmulatedTensor*;
 using cudnnFilterDescriptor_t = struct EmulatedFilter*;
@@ -144,6 +166,8 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t*);
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t);
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t, cudnnDataType_t, int rank,
                                          const int extents[], const int strides[]);
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t, int requested, cudnnDataType_t*,
+                                         int* rank, int extents[], int strides[]);
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t*);
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t);
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t, cudnnDataType_t,
@@ -201,3 +225,48 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t, cudnnBackendAtt
                                        int64_t* count, void* elements);
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack);
+
+cudnnStatus_t cudnnCreateDropoutDescriptor(cudnnDropoutDescriptor_t*);
+cudnnStatus_t cudnnDestroyDropoutDescriptor(cudnnDropoutDescriptor_t);
+cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t, cudnnHandle_t, float dropout,
+                                        void* states, size_t state_bytes, unsigned long long seed);
+cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t*);
+cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t);
+cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t, cudnnRNNAlgo_t, cudnnRNNMode_t,
+                                       cudnnRNNBiasMode_t, cudnnDirectionMode_t,
+                                       cudnnRNNInputMode_t, cudnnDataType_t data,
+                                       cudnnDataType_t math, cudnnMathType_t, int32_t inputs,
+                                       int32_t hidden, int32_t projected, int32_t layers,
+                                       cudnnDropoutDescriptor_t, uint32_t flags);
+cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t*);
+cudnnStatus_t cudnnDestroyRNNDataDescriptor(cudnnRNNDataDescriptor_t);
+cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t, cudnnDataType_t,
+                                        cudnnRNNDataLayout_t, int steps, int batch, int width,
+                                        const int lengths[], void* padding);
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
+                                        cudnnRNNDataDescriptor_t x, size_t* workspace,
+                                        size_t* reserve);
+cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t, cudnnRNNDescriptor_t, size_t* bytes);
+cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t, cudnnRNNDescriptor_t, int32_t layer,
+                                      size_t bytes, const void* weights, int32_t part,
+                                      cudnnTensorDescriptor_t matrix, void** matrix_at,
+                                      cudnnTensorDescriptor_t bias, void** bias_at);
+cudnnStatus_t cudnnRNNForward(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
+                              const int32_t device_lengths[], cudnnRNNDataDescriptor_t dx,
+                              const void* x, cudnnRNNDataDescriptor_t dy, void* y,
+                              cudnnTensorDescriptor_t dh, const void* hx, void* hy,
+                              cudnnTensorDescriptor_t dc, const void* cx, void* cy,
+                              size_t weight_bytes, const void* weights, size_t workspace_bytes,
+                              void* workspace, size_t reserve_bytes, void* reserve);
+cudnnStatus_t cudnnRNNBackwardData_v8(
+    cudnnHandle_t, cudnnRNNDescriptor_t, const int32_t device_lengths[],
+    cudnnRNNDataDescriptor_t y_desc, const void* y, const void* dy, cudnnRNNDataDescriptor_t x_desc,
+    void* dx, cudnnTensorDescriptor_t h_desc, const void* hx, const void* dhy, void* dhx,
+    cudnnTensorDescriptor_t c_desc, const void* cx, const void* dcy, void* dcx, size_t weight_bytes,
+    const void* weights, size_t workspace_bytes, void* workspace, size_t reserve_bytes,
+    void* reserve);
+cudnnStatus_t cudnnRNNBackwardWeights_v8(
+    cudnnHandle_t, cudnnRNNDescriptor_t, cudnnWgradMode_t, const int32_t device_lengths[],
+    cudnnRNNDataDescriptor_t x_desc, const void* x, cudnnTensorDescriptor_t h_desc, const void* hx,
+    cudnnRNNDataDescriptor_t y_desc, const void* y, size_t weight_bytes, void* gradients,
+    size_t workspace_bytes, void* workspace, size_t reserve_bytes, void* reserve);

@@ -27,7 +27,7 @@ struct Case {
   // Runs the operator's CUDA kernels there: on the emulated GPU (tests/emulation), or on a real one
   // (tests/gpu). Null: the processor.
   std::shared_ptr<Accelerator> accelerator = nullptr;
-  bool cudnn = true;  // of a GPU: convolutions may be cuDNN's
+  bool cudnn = true;  // of a GPU: what may be cuDNN's is
 };
 
 // Draws the operands' values from `seed`. ProgramError when inference refuses the example.

@@ -31,9 +31,9 @@ TEST_F(AlgorithmFiles, AreFoundAgain) {
   EXPECT_FALSE(first.find("a 1 x 2 product"));
   EXPECT_EQ(first.keep("a 1 x 2 product", "0a", true), "0a");
   EXPECT_EQ(first.keep("another", "0b", true), "0b");
-  for (const auto& files :
-       {std::vector{run_}, std::vector{machine_}, std::vector{run_, machine_}}) {
-    AlgorithmFile again(files);
+  for (const auto& [run, machine] :
+       std::vector<std::pair<fs::path, fs::path>>{{run_, ""}, {"", machine_}, {run_, machine_}}) {
+    AlgorithmFile again(run, machine);
     EXPECT_EQ(again.find("a 1 x 2 product"), "0a");
     EXPECT_EQ(again.find("another"), "0b");
     EXPECT_FALSE(again.find("a 1 x 2"));

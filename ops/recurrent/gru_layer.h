@@ -1,0 +1,23 @@
+// One direction of a GRU layer over all time steps as one operator: what gru_cell (ops/recurrent/
+// gru.h) gives when a model unrolls it. docs/decisions/recurrent-layers.md.
+#pragma once
+#include "core/val.h"
+#include "ops/recurrent/gru_layer_shape.h"
+
+namespace pal {
+
+extern const OpDef gru_layer_grad_op, gru_layer_op;
+[[gnu::weak]] extern const Backend gru_layer_cuda, gru_layer_grad_cuda;
+
+struct GruLayerOperands {
+  Val x;             // (T, B, I)
+  Val wx, wh;        // (I, 3H), (H, 3H): r, z, n side by side, as gru_cell has them
+  Val bias, bias_h;  // f32 (3H): of the input's product, and of the state's
+  Val lengths;       // i32 (B), may be absent
+};
+// -> (T, B, H), the state after each step. It begins at zero. A row whose sequence has ended,
+// t >= length, keeps its state; backwards it is still zero there. The node's other output is for
+// its gradient (gru_reserve_spec).
+Val gru_layer(const GruLayerOperands& in, bool backwards);
+
+}  // namespace pal
