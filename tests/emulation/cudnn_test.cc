@@ -130,7 +130,7 @@ TEST_F(CudnnTest, WeightGradientsOfSixteenBitsAreF32) {
 
 TEST_F(CudnnTest, WeightGradientsAreLeftToOthersWithoutAnEngine) {
   auto taken = [&](const ConvShape& shape, DType type, int64_t most = kPlenty) {
-    return cudnn_weight_grad(device_, shape, type, 2, most) != nullptr;
+    return cudnn_weight_grad(device_, shape, type, kOddGrad, most) != nullptr;
   };
   EXPECT_TRUE(taken(kImage, DType::bf16));
   EXPECT_FALSE(taken(kImage, DType::f32)) << "the other API's";
@@ -379,9 +379,9 @@ bool is_taken(cudnnHandle_t handle, Change change) {
   const cudnnDataType_t inside = change == Change::half_inside ? half : f32;
   const auto& x = g.tensor({1, half, {2, 3, 5, 5}, 2});
   const auto& w = g.tensor({change == Change::same_number ? 1 : 2, half, {4, 3, 3, 3}, 2});
-  const auto& row = g.tensor({3, f32, {1, change == Change::row ? 3 : 4, 1, 1}, 2});
-  const auto& sums = g.tensor({4, inside, extents, 2, handed_on});
-  const auto& biased = g.tensor({5, f32, extents, 2, true});
+  const auto& row = g.tensor({3, f32, {1, change == Change::row ? 3 : 4, 1, 1}, 4});
+  const auto& sums = g.tensor({4, inside, extents, 4, handed_on});
+  const auto& biased = g.tensor({5, f32, extents, 4, true});
   const auto& y = g.tensor({6, half, extents, 2, change == Change::no_memory});
   const auto& windows = g.windows(*cudnn_shape(kImage));
   auto formula = [&](cudnnPointwiseMode_t mode) -> const GraphObject& {
@@ -418,7 +418,7 @@ bool is_taken(cudnnHandle_t handle, Change change) {
     pointwise(add, sums, biased, change != Change::no_row);
     pointwise(relu, change == Change::other_value ? sums : biased, y, false);
   }
-  return g.choose(true, kPlenty);
+  return g.choose(kPlenty);
 }
 
 TEST_F(CudnnTest, GraphsAreRefusedAsTheManualDoes) {
