@@ -46,7 +46,7 @@ class GraphObject {
 
   // The same of what may fail in other ways too, and be done without: engines of several operations
   // are compiled as they are planned.
-  bool try_finish() {
+  bool try_finish() const {
     return !refused_ && library_.backend_finalize(get()) == CUDNN_STATUS_SUCCESS;
   }
 

@@ -62,6 +62,8 @@ TEST_F(OnTwoQueues, BitsInEveryOrderOfTheStreams) {
 
 TEST_F(OnTwoQueues, DroppedWaitsShow) {
   if (emulation::real()) GTEST_SKIP() << "a real device may be in time by luck";
+  // A wait for scratch memory alone shows nothing here: the emulated library reads none of its own.
+  emulation::settings().blas_workspace = 0;
   const Program p = two_directions(4, 2, 8);
   const Bytes expected = after_steps(made(p, one_));
   const Compiled c = made(p, two_);
@@ -71,16 +73,18 @@ TEST_F(OnTwoQueues, DroppedWaitsShow) {
     Compiled lost = c;
     lost.program.node(n).waits.clear();
     bool shows = false;
-    for (const Order order : {Order::forward, Order::backward}) {
-      emulation::settings().order = order;
-      shows |= first_other(expected, after_steps(lost)) != "";
+    for (int round = 0; round < 40 && !shows; ++round) {
+      emulation::settings().order = round == 0   ? Order::forward
+                                    : round == 1 ? Order::backward
+                                                 : Order::shuffled;
+      shows = first_other(expected, after_steps(lost)) != "";
     }
     ++dropped, shown += shows;
   }
-  // Not each of them in these two orders, where a later wait may come in time by luck, or the other
-  // node is a view and launches nothing. That each is needed is what Branches. holds plans against.
-  EXPECT_GT(shown, 10) << "of " << dropped;
-  EXPECT_GE(2 * shown, dropped);
+  // All but one before a stack, which lies in place and launches nothing, and one of which a later
+  // wait is in time. That each is needed is what Branches. holds plans against.
+  EXPECT_GT(dropped, 10);
+  EXPECT_GE(shown, dropped - 2) << "of " << dropped;
   Compiled lost = c;
   for (Node& node : lost.program.nodes) node.waits.clear();
   emulation::settings().order = Order::backward;

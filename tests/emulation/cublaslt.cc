@@ -42,8 +42,9 @@ struct EmulatedPreference {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x1A17;                 // an algorithm that was chosen here
-constexpr size_t kWorkspace = 192, kTouched = 128;  // the end of it is left as it was
+constexpr uint64_t kMagic = 0x1A17;  // an algorithm that was chosen here
+constexpr size_t kTouched = 128;     // of a workspace: the end of it is left as it was
+size_t wanted_workspace() { return size_t(pal::emulation::settings().blas_workspace); }
 
 float load_element(const void* p, cudaDataType type, int64_t i) {
   if (type == CUDA_R_16BF) return pal::load(static_cast<const pal::bf16*>(p), i);
@@ -185,7 +186,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool batches = a->batch == d->batch && b->batch == d->batch && c->batch == d->batch;
   const bool types =
       a->type == b->type && c->type == d->type && (d->type == a->type || d->type == CUDA_R_32F);
-  if (!extents || !batches || !types || wanted < 1 || p->workspace < kWorkspace ||
+  if (!extents || !batches || !types || wanted < 1 || p->workspace < wanted_workspace() ||
       !supports(*desc, *d, columns_of(*a, desc->transpose_a))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -199,7 +200,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   for (int i = 0; i < *count; ++i) {
     found[i] = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
                           boundary_of(desc->bias), parts + uint64_t(i), uint64_t(i)}},
-                .workspaceSize = kWorkspace};
+                .workspaceSize = wanted_workspace()};
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -211,7 +212,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
   if (algo->data[0] != kMagic || !supports(*desc, *d, columns_of(*a, desc->transpose_a))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  *found = {.algo = *algo, .workspaceSize = kWorkspace};
+  *found = {.algo = *algo, .workspaceSize = wanted_workspace()};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha,
@@ -237,7 +238,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                                desc->masks() ? desc->aux : nullptr,
                                workspace};
   for (const void* p : given) pal::emulation::require_reachable(p, "what cuBLASLt is given");
-  if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
+  const size_t wanted = wanted_workspace();
+  if ((wanted && !workspace) || bytes < wanted) return CUBLAS_STATUS_INVALID_VALUE;
   // Of no boundary that the manual names: 13.4 refuses others.
   if (reinterpret_cast<uintptr_t>(workspace) % 256) return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
@@ -256,7 +258,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
              [=] {
                if (pal::emulation::counting()) return count(product, A, B, C, D, plus != 0);
                pal::emulation::advance(ms);
-               std::memset(workspace, 0xFF, kTouched);  // it is the library's
+               if (wanted) std::memset(workspace, 0xFF, std::min(wanted, kTouched));  // its own
                const int64_t inner = columns_of(A, product.transpose_a);
                for (int64_t batch = 0; batch < D.batch; ++batch) {
                  for (int64_t j = 0; j < D.columns; ++j) {

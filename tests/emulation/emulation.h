@@ -27,6 +27,7 @@ struct Settings {
   bool same_engines = true;           // and the same with relu as without
   bool masks_as_told = true;          // and reads masks from the lowest bit of a byte on
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
+  int64_t blas_workspace = 192;       // and wants so many bytes of scratch memory
   // Its algorithms for a product, the first one first: by how much a product by each advances the
   // clock of events. Below 0: it is refused when it is called.
   std::vector<int64_t> blas_ms = {0};

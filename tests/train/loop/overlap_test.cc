@@ -129,8 +129,15 @@ TEST_F(OverlapTest, WhatDoesNotCombineIsRefused) {
 
 TEST_F(OverlapTest, ThePlanSaysWhatBothNeed) {
   const auto plan = [&](std::vector<std::string> more) {
-    std::vector<std::string> args{
-        "plan", "--config", "tiny.yaml", "--set", "train.accumulate=2", "--profile", "rtx2080ti"};
+    std::vector<std::string> args{"plan",
+                                  "--config",
+                                  "tiny.yaml",
+                                  "--set",
+                                  "train.accumulate=2",
+                                  "--profile",
+                                  "rtx2080ti",
+                                  "--set",
+                                  "device.branches=false"};
     args.insert(args.end(), more.begin(), more.end());
     const RunResult r = pal(args);
     EXPECT_EQ(r.status, 0) << r.err;
