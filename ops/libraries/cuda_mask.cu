@@ -9,6 +9,7 @@
 #include "ops/kernels/element_types.h"
 #include "ops/libraries/cuda_mask.h"
 #include "ops/libraries/cuda_product.h"
+#include "ops/libraries/library_scratch.h"
 
 namespace pal {
 namespace {
@@ -56,10 +57,8 @@ std::vector<float> masked_product(const Device& device, DType type,
                 at_c = at_mask + align_up(int64_t(mask.size())),
                 at_space = at_c + align_up(int64_t(c.size() * sizeof(float)));
   const std::shared_ptr<Accelerator> gpu = device.accelerator;
-  const std::shared_ptr<std::byte> memory(
-      gpu->allocate(Space::device, at_space + product.workspace(), true),
-      [gpu](std::byte* p) { gpu->release(Space::device, p); });
-  std::byte* const at = memory.get();
+  const TrialMemory memory(*gpu, at_space + product.workspace(), true);
+  std::byte* const at = memory.at();
   gpu->copy(kComputeQueue, at, a.data(), int64_t(a.size()));
   gpu->copy(kComputeQueue, at + at_b, b.data(), int64_t(b.size()));
   gpu->copy(kComputeQueue, at + at_mask, mask.data(), int64_t(mask.size()));

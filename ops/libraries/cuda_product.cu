@@ -100,6 +100,11 @@ bool read_algorithm(const std::string& text, cublasLtMatmulAlgo_t& to) {
   return true;
 }
 
+// What the heuristics say of an algorithm. (nvcc 13.0 fails at a vector of the library's own.)
+struct LtCandidate {
+  cublasLtMatmulAlgo_t algo;
+  size_t workspace;
+};
 constexpr int kCandidates = 8;
 
 // Of either sign, from 0.5 to 2, whatever their type: a card's clock depends on the bits that
@@ -146,8 +151,7 @@ struct CudaProduct::Parts {
   }
 
   // What does the product (with its bias), the best first by the library's own judgement.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(uint64_t most, int count,
-                                                          const char* op) const {
+  std::vector<LtCandidate> candidates(uint64_t most, int count, const char* op) const {
     const CublasLt& lt = cublas_lt();
     LtHandle<cublasLtMatmulPreference_t> preference;
     preference.destroy = lt.preference_destroy;
@@ -164,9 +168,10 @@ struct CudaProduct::Parts {
     const cublasStatus_t status =
         lt.heuristic(blas, product.get, left.get, right.get, result.get, result.get, preference.get,
                      std::min(count, kCandidates), found.data(), &count);
-    std::vector<cublasLtMatmulHeuristicResult_t> out;
+    std::vector<LtCandidate> out;
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
-      if (found[size_t(i)].state == CUBLAS_STATUS_SUCCESS) out.push_back(found[size_t(i)]);
+      const cublasLtMatmulHeuristicResult_t& each = found[size_t(i)];
+      if (each.state == CUBLAS_STATUS_SUCCESS) out.push_back({each.algo, each.workspaceSize});
     }
     if (out.empty()) {
       throw DeviceError("[" + std::string(op) +
@@ -210,29 +215,27 @@ struct CudaProduct::Parts {
   }
 
   // Nothing where the device has no room for operands to try it with, or none of them runs.
-  std::optional<size_t> fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found,
-                                   CudaDevice& device, const ProductShape& shape,
-                                   const LtProduct& p) {
+  std::optional<size_t> fastest_of(const std::vector<LtCandidate>& found, CudaDevice& device,
+                                   const ProductShape& shape, const LtProduct& p) {
     const int64_t in = bits(shape.in) / 8, out = bits(shape.out) / 8;
     int64_t bytes = 0, most = 0;
-    for (const auto& each : found) most = std::max(most, int64_t(each.workspaceSize));
+    for (const auto& each : found) most = std::max(most, int64_t(each.workspace));
     const auto room = [&](int64_t wanted) {
       return std::exchange(bytes, bytes + align_up(wanted));
     };
     const int64_t a = room(span_of(p.right, p.batch) * in), b = room(span_of(p.left, p.batch) * in),
                   c = room(span_of(p.result, p.batch) * out), row = room(shape.n * out),
                   scratch = room(library_workspace(most));
-    std::byte* base = nullptr;
+    std::optional<TrialMemory> memory;
     try {
-      base = device.allocate(Space::device, bytes, false);
+      memory.emplace(device, bytes, false);
     } catch (const BudgetError&) {
       return {};
     }
-    const auto release = [&](std::byte* memory) { device.release(Space::device, memory); };
-    const std::unique_ptr<std::byte, decltype(release)> held(base, release);
+    std::byte* const base = memory->at();
     fill_with_numbers(device, base, bytes);
     const std::optional<size_t> fastest = fastest_call(device, found.size(), [&](size_t i) {
-      algorithm = found[i].algo, workspace = int64_t(found[i].workspaceSize);
+      algorithm = found[i].algo, workspace = int64_t(found[i].workspace);
       start(cudaStream_t(device.stream(kComputeQueue)), base + a, base + b, nullptr, base + c,
             base + row, base + scratch, nullptr);
     });
