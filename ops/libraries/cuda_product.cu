@@ -67,8 +67,8 @@ std::string key_of(const CudaDevice& device, const ProductShape& s, const LtProd
   std::string key = "cuBLASLt " + std::to_string(cublas_lt().version()) + ", " +
                     device.description() + ", " + to_string(s.in) + " to " + to_string(s.out);
   const auto add = [&](const char* name, std::initializer_list<int64_t> numbers) {
-    key += std::string(", ") + name;
-    for (const int64_t n : numbers) key += " " + std::to_string(n);
+    key.append(", ").append(name);
+    for (const int64_t n : numbers) key.append(" ").append(std::to_string(n));
   };
   add("compute", {int64_t(compute)});
   add("extents", {s.m, s.n, s.k, p.batch});
