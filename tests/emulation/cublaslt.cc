@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/cuda/libraries.h"
-#include "ops/kernels/element_types.h"
 #include "tests/emulation/counting.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/library_elements.h"
 #include "tests/emulation/memory.h"
 
 struct EmulatedBlas {};
@@ -46,20 +46,21 @@ constexpr uint64_t kMagic = 0x1A17;  // an algorithm that was chosen here
 constexpr size_t kTouched = 128;     // of a workspace: the end of it is left as it was
 size_t wanted_workspace() { return size_t(pal::emulation::settings().blas_workspace); }
 
+pal::DType element_type(cudaDataType type) {
+  return type == CUDA_R_16BF  ? pal::DType::bf16
+         : type == CUDA_R_16F ? pal::DType::f16
+                              : pal::DType::f32;
+}
 float load_element(const void* p, cudaDataType type, int64_t i) {
-  if (type == CUDA_R_16BF) return pal::load(static_cast<const pal::bf16*>(p), i);
-  if (type == CUDA_R_16F) return pal::load(static_cast<const pal::f16*>(p), i);
-  return static_cast<const float*>(p)[i];
+  return pal::emulation::load_element(p, element_type(type), i);
 }
 void store_element(void* p, cudaDataType type, int64_t i, float x) {
-  if (type == CUDA_R_16BF) return pal::store(static_cast<pal::bf16*>(p), i, x);
-  if (type == CUDA_R_16F) return pal::store(static_cast<pal::f16*>(p), i, x);
-  static_cast<float*>(p)[i] = x;
+  pal::emulation::store_element(p, element_type(type), i, x);
 }
-// An operand's element as it is multiplied: TF32 has 10 bits behind the first.
+// An operand's element as it is multiplied.
 double factor(const EmulatedProduct& product, float x) {
-  if (product.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return double(x);
-  return double(pal::bits_float((pal::float_bits(x) + 0x1000u) & ~0x1fffu));
+  return product.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? pal::emulation::tf32_factor(x)
+                                                         : double(x);
 }
 template <class T> cublasStatus_t take(T& to, const void* from, size_t bytes) {
   if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;

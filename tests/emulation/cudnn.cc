@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ops/kernels/element_types.h"
 #include "tests/emulation/counting.h"
 #include "tests/emulation/cudnn_problem.h"
 #include "tests/emulation/emulation.h"
@@ -115,19 +114,6 @@ void count(ConvKind kind, const DnnProblem& p, const DnnCall& call, bool adds) {
 
 namespace pal::emulation {
 
-size_t element_bytes(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
-
-float load_element(const void* p, cudnnDataType_t type, int64_t i) {
-  if (type == CUDNN_DATA_BFLOAT16) return pal::load(static_cast<const pal::bf16*>(p), i);
-  if (type == CUDNN_DATA_HALF) return pal::load(static_cast<const pal::f16*>(p), i);
-  return static_cast<const float*>(p)[i];
-}
-void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
-  if (type == CUDNN_DATA_BFLOAT16) return pal::store(static_cast<pal::bf16*>(p), i, x);
-  if (type == CUDNN_DATA_HALF) return pal::store(static_cast<pal::f16*>(p), i, x);
-  static_cast<float*>(p)[i] = x;
-}
-
 DnnExtents channels_last(const EmulatedTensor& t) {
   DnnExtents out{};
   int64_t step = out[1] = 1;
@@ -160,10 +146,7 @@ bool DnnProblem::has(cudnnConvolutionFwdAlgo_t algorithm) const {
   for (int64_t by : windows.dilation) dilated |= by > 1;
   return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || !dilated;
 }
-double DnnProblem::factor(float v) const {
-  if (x.type != CUDNN_DATA_FLOAT || windows.math == CUDNN_FMA_MATH) return double(v);
-  return double(pal::bits_float((pal::float_bits(v) + 0x1000u) & ~0x1fffu));
-}
+double DnnProblem::factor(float v) const { return dnn_factor(x.type, windows.math, v); }
 
 cudnnStatus_t ask(const DnnProblem& p, size_t* bytes) {
   *bytes = 0;

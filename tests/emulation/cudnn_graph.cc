@@ -7,149 +7,19 @@
 #include <cudnn.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "tests/emulation/cudnn_graph_descriptor.h"
 #include "tests/emulation/cudnn_problem.h"
 #include "tests/emulation/emulation.h"
 
 namespace {
 
-using pal::emulation::DnnCall;
-using pal::emulation::DnnProblem;
-
-// Engines, best first.
-enum Engine : int { kOtherBits, kNoPlan, kMuchWorkspace, kCores, kGood, kEngines };
-constexpr int64_t kMuch = int64_t(1) << 40;
-
-struct Attribute {
-  cudnnBackendAttributeType_t type;
-  std::vector<std::byte> bytes;
-};
-struct GraphDescriptor {
-  cudnnBackendDescriptorType_t type;
-  bool finished = false;
-  std::map<cudnnBackendAttributeName_t, Attribute> set;
-  Engine engine = kEngines;                // of an engine or its configuration
-  const GraphDescriptor* graph = nullptr;  // likewise
-  int64_t tile = 0;                        // of a knob
-
-  bool has(cudnnBackendAttributeName_t name) const { return set.contains(name); }
-  bool is_virtual() const {
-    return has(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && one<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
-  }
-  template <class T> std::vector<T> all(cudnnBackendAttributeName_t name) const {
-    const std::vector<std::byte>& bytes = set.at(name).bytes;
-    std::vector<T> out(bytes.size() / sizeof(T));
-    std::memcpy(out.data(), bytes.data(), out.size() * sizeof(T));
-    return out;
-  }
-  template <class T> T one(cudnnBackendAttributeName_t name) const { return all<T>(name).at(0); }
-  // Other descriptors, which have been finished; null each that has not.
-  std::vector<const GraphDescriptor*> parts(cudnnBackendAttributeName_t name) const {
-    std::vector<const GraphDescriptor*> out;
-    for (auto d : all<cudnnBackendDescriptor_t>(name)) {
-      const auto* other = static_cast<GraphDescriptor*>(d);
-      out.push_back(other && other->finished ? other : nullptr);
-    }
-    return out;
-  }
-  const GraphDescriptor* part(cudnnBackendAttributeName_t name,
-                              cudnnBackendDescriptorType_t wanted) const {
-    const auto* other = has(name) ? parts(name).at(0) : nullptr;
-    return other && other->type == wanted ? other : nullptr;
-  }
-  const GraphDescriptor* tensor(cudnnBackendAttributeName_t name) const {
-    return part(name, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  }
-};
-
-struct Known {
-  cudnnBackendDescriptorType_t of;
-  cudnnBackendAttributeType_t type;
-  int64_t least, most;  // elements
-  bool optional = false;
-};
-// What may be set; all of it has to be, unless it is optional.
-const std::map<cudnnBackendAttributeName_t, Known>& known() {
-  constexpr auto kWindows = CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR;
-  constexpr auto kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
-  constexpr auto kOperation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-  constexpr auto kForward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  constexpr auto kFormula = CUDNN_BACKEND_POINTWISE_DESCRIPTOR;
-  constexpr auto kPointwise = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
-  constexpr auto kGraph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
-  constexpr auto kHeuristics = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
-  constexpr auto kPlan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
-  constexpr auto kPack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
-  constexpr auto kPart = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  constexpr auto kNumber = CUDNN_TYPE_INT64;
-  static const std::map<cudnnBackendAttributeName_t, Known> all = {
-      {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, {kWindows, CUDNN_TYPE_DATA_TYPE, 1, 1}},
-      {CUDNN_ATTR_CONVOLUTION_CONV_MODE, {kWindows, CUDNN_TYPE_CONVOLUTION_MODE, 1, 1}},
-      {CUDNN_ATTR_CONVOLUTION_DILATIONS, {kWindows, kNumber, 2, 3}},
-      {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {kWindows, kNumber, 2, 3}},
-      {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {kWindows, kNumber, 2, 3}},
-      {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {kWindows, kNumber, 2, 3}},
-      {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {kWindows, kNumber, 1, 1}},
-      {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {kTensor, kNumber, 1, 1}},
-      {CUDNN_ATTR_TENSOR_DATA_TYPE, {kTensor, CUDNN_TYPE_DATA_TYPE, 1, 1}},
-      {CUDNN_ATTR_TENSOR_DIMENSIONS, {kTensor, kNumber, 4, kMostRank}},
-      {CUDNN_ATTR_TENSOR_STRIDES, {kTensor, kNumber, 4, kMostRank}},
-      {CUDNN_ATTR_TENSOR_UNIQUE_ID, {kTensor, kNumber, 1, 1}},
-      {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {kTensor, CUDNN_TYPE_BOOLEAN, 1, 1, true}},
-      {CUDNN_ATTR_POINTWISE_MODE, {kFormula, CUDNN_TYPE_POINTWISE_MODE, 1, 1}},
-      {CUDNN_ATTR_POINTWISE_MATH_PREC, {kFormula, CUDNN_TYPE_DATA_TYPE, 1, 1}},
-      {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {kPointwise, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {kPointwise, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {kPointwise, kPart, 1, 1, true}},
-      {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {kPointwise, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, {kForward, CUDNN_TYPE_FLOAT, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, {kForward, CUDNN_TYPE_FLOAT, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, {kForward, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, {kForward, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, {kForward, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, {kForward, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, {kOperation, CUDNN_TYPE_FLOAT, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, {kOperation, CUDNN_TYPE_FLOAT, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, {kOperation, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, {kOperation, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, {kOperation, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, {kOperation, kPart, 1, 1}},
-      {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {kGraph, CUDNN_TYPE_HANDLE, 1, 1}},
-      {CUDNN_ATTR_OPERATIONGRAPH_OPS, {kGraph, kPart, 1, 3}},
-      {CUDNN_ATTR_ENGINEHEUR_MODE, {kHeuristics, CUDNN_TYPE_HEUR_MODE, 1, 1}},
-      {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {kHeuristics, kPart, 1, 1}},
-      {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {kPlan, CUDNN_TYPE_HANDLE, 1, 1}},
-      {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {kPlan, kPart, 1, 1}},
-      {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kPack, kNumber, 3, 4}},
-      {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {kPack, CUDNN_TYPE_VOID_PTR, 3, 4}},
-      {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {kPack, CUDNN_TYPE_VOID_PTR, 1, 1}},
-  };
-  return all;
-}
-
-int64_t bytes_of(cudnnBackendAttributeType_t type) {
-  switch (type) {
-    case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_HANDLE:
-    case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
-    case CUDNN_TYPE_BOOLEAN: return 1;
-    default: return 4;
-  }
-}
-
-bool complete(const GraphDescriptor& d) {
-  return std::ranges::all_of(known(), [&](const auto& attribute) {
-    return attribute.second.of != d.type || attribute.second.optional || d.has(attribute.first);
-  });
-}
+using namespace pal::emulation;
 
 template <class T> void read_tensor(const GraphDescriptor& d, T& out) {
   out.type = d.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
@@ -343,7 +213,7 @@ cudnnStatus_t finish_graph(const GraphDescriptor& d) {
 }
 
 cudnnStatus_t finish(GraphDescriptor& d) {
-  if (d.finished || !complete(d)) return CUDNN_STATUS_BAD_PARAM;
+  if (d.finished || !is_complete(d)) return CUDNN_STATUS_BAD_PARAM;
   switch (d.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {  // 9.26: a multiple of an element, virtual ones too
       const auto boundary = d.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
@@ -405,9 +275,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeType_t type, int64_t count,
                                        const void* elements) {
   auto& d = *static_cast<GraphDescriptor*>(descriptor);
-  const auto at = known().find(name);
-  if (d.finished || at == known().end() || at->second.of != d.type || at->second.type != type ||
-      count < at->second.least || count > at->second.most) {
+  const auto at = known_attributes().find(name);
+  if (d.finished || at == known_attributes().end() || at->second.of != d.type ||
+      at->second.type != type || count < at->second.least || count > at->second.most) {
     return CUDNN_STATUS_BAD_PARAM;
   }
   const auto* from = static_cast<const std::byte*>(elements);

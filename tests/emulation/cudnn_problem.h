@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ops/libraries/conv_kernel.h"
+#include "tests/emulation/library_elements.h"
 
 constexpr int kMostRank = 5;
 using DnnExtents = std::array<int64_t, kMostRank>;
@@ -35,9 +36,23 @@ struct EmulatedConvolution {
 
 namespace pal::emulation {
 
-size_t element_bytes(cudnnDataType_t type);
-float load_element(const void* p, cudnnDataType_t type, int64_t i);
-void store_element(void* p, cudnnDataType_t type, int64_t i, float x);
+inline DType element_type(cudnnDataType_t type) {
+  return type == CUDNN_DATA_BFLOAT16 ? DType::bf16
+         : type == CUDNN_DATA_HALF   ? DType::f16
+                                     : DType::f32;
+}
+inline size_t element_bytes(cudnnDataType_t type) { return size_t(bits(element_type(type))) / 8; }
+inline float load_element(const void* p, cudnnDataType_t type, int64_t i) {
+  return load_element(p, element_type(type), i);
+}
+inline void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
+  store_element(p, element_type(type), i, x);
+}
+
+// An element as it is multiplied: f32 in TF32 unless it is told not to.
+inline double dnn_factor(cudnnDataType_t type, cudnnMathType_t math, float v) {
+  return type == CUDNN_DATA_FLOAT && math != CUDNN_FMA_MATH ? tf32_factor(v) : double(v);
+}
 
 // The strides of packed channels, N, space, C: the only layout that filters of that format go with.
 DnnExtents channels_last(const EmulatedTensor& t);
@@ -53,8 +68,7 @@ struct DnnProblem {
   // As earlier manuals have it of the first choice.
   bool has(cudnnConvolutionFwdAlgo_t algorithm) const;
   size_t workspace() const { return 192 + size_t(w.elements()) / 4 * 4; }
-  // An operand's element as it is multiplied: TF32 has 10 bits behind the first. The default takes
-  // tensor cores too.
+  // An operand's element as it is multiplied. The default takes tensor cores too.
   double factor(float v) const;
 };
 

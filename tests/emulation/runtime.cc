@@ -1,7 +1,9 @@
-// Streams, events, memory and graphs. A stream is a queue of work that nobody does before somebody
+// Streams, events and graphs. A stream is a queue of work that nobody does before somebody
 // waits; then streams take turns in the order that the settings say, as far as events allow, so
 // that a missing wait shows. Several threads may use the
 // device: whoever waits does the work of all.
+#include "tests/emulation/runtime.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -74,18 +76,8 @@ std::vector<EmulatedStream*>& streams() {
   return list;
 }
 int64_t waits = 0;  // of the host
-int64_t in_use = 0, replays = 0, work_first = 0, alive = 0, linked = 0;
-thread_local cudaError_t last_error = cudaSuccess;
+int64_t replays = 0, work_first = 0, alive = 0;
 thread_local EmulatedGraph* capturing = nullptr;  // by this thread
-
-int64_t bytes_free() { return settings().memory - settings().context - in_use; }
-cudaError_t fail(cudaError_t error) { return last_error = error; }
-bool is_to_fail(int64_t& good) { return good >= 0 && good-- == 0; }
-// Calls that a thread may not make while it captures: they spoil what is captured.
-bool is_spoiled() {
-  if (capturing) capturing->valid = false;
-  return capturing != nullptr;
-}
 
 // Does the stream's next item; false where it must wait for another stream.
 bool advance(EmulatedStream& s) {
@@ -116,9 +108,15 @@ void drain_shuffled(std::vector<EmulatedStream*> turn, const std::function<bool(
   }
 }
 
-// Everything, or until something is done. In order, a stream goes on only where those before it
-// cannot: the least favourable for who waits for too little.
-void drain(const std::function<bool()>& is_done = nullptr) {
+}  // namespace
+
+bool is_capturing() { return capturing != nullptr; }
+bool is_spoiled() {
+  if (capturing) capturing->valid = false;
+  return is_capturing();
+}
+
+void drain(const std::function<bool()>& is_done) {
   ++waits;
   std::vector<EmulatedStream*> turn = streams();
   turn.push_back(&legacy());
@@ -135,8 +133,6 @@ void drain(const std::function<bool()>& is_done = nullptr) {
     if (!s->queue.empty()) throw std::runtime_error("emulation: streams wait for each other");
   }
 }
-
-}  // namespace
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
   const auto held = hold();
@@ -155,7 +151,6 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
 int64_t graphs_run() { return replays; }
 int64_t graphs_alive() { return alive; }
 int64_t waits_made() { return waits; }
-int64_t bytes_linked() { return linked; }
 void advance(int64_t ms) { advanced += std::chrono::milliseconds(ms); }
 int64_t preferred_work() {
   const auto held = hold();
@@ -172,104 +167,6 @@ int64_t pending_work() {
 
 using namespace pal::emulation;
 
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-    case cudaErrorStreamCaptureUnjoined: return "a forked stream was not joined";
-    default: return "an error";
-  }
-}
-const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation           ? "cudaErrorMemoryAllocation"
-         : error == cudaErrorStreamCaptureUnjoined    ? "cudaErrorStreamCaptureUnjoined"
-         : error == cudaErrorStreamCaptureInvalidated ? "cudaErrorStreamCaptureInvalidated"
-                                                      : "cudaError";
-}
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int* v) { return *v = settings().driver, cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* n) {
-  *n = settings().devices;
-  if (settings().driver < 13000) return fail(cudaErrorInsufficientDriver);
-  return *n ? cudaSuccess : fail(cudaErrorNoDevice);
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
-  *p = {.name = "Emulated GPU",
-        .uuid = {{'e', 'm', 'u', char(number)}},
-        .totalGlobalMem = size_t(settings().memory),
-        .major = settings().major,
-        .minor = settings().minor,
-        .multiProcessorCount = 1};
-  return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  const auto held = hold();
-  *total = size_t(settings().memory), *free = size_t(bytes_free());
-  return cudaSuccess;
-}
-cudaError_t cudaMalloc(void** p, size_t bytes) {
-  const auto held = hold();
-  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
-  if (is_to_fail(settings().good_allocations)) return fail(cudaErrorMemoryAllocation);
-  if (int64_t(bytes) > bytes_free()) return fail(cudaErrorMemoryAllocation);
-  if (!(*p = allocate(Kind::device, bytes))) return fail(cudaErrorMemoryAllocation);
-  in_use += int64_t(bytes);
-  if (settings().untouched) return cudaSuccess;
-  const Reach reach;
-  std::memset(*p, 0xFF, bytes);  // nobody may count on zeros
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* p) {
-  const auto held = hold();
-  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
-  if (!p) return cudaSuccess;
-  drain();
-  in_use -= int64_t(size_of(Kind::device, p));
-  release(Kind::device, p);
-  return cudaSuccess;
-}
-cudaError_t cudaMallocHost(void** p, size_t bytes) {
-  const auto held = hold();
-  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
-  if (is_to_fail(settings().good_pins)) return fail(cudaErrorMemoryAllocation);
-  if (!(*p = allocate(Kind::pinned, bytes))) return fail(cudaErrorMemoryAllocation);
-  return cudaSuccess;
-}
-cudaError_t cudaFreeHost(void* p) {
-  const auto held = hold();
-  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
-  if (!p) return cudaSuccess;
-  drain();
-  release(Kind::pinned, p);
-  return cudaSuccess;
-}
-// Of device memory: asynchronous, whatever its name says.
-cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  return cudaMemsetAsync(p, value, bytes, nullptr);
-}
-cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
-  const auto held = hold();
-  if (!stream && is_spoiled()) return fail(cudaErrorStreamCaptureImplicit);
-  if (!is_reachable(p, bytes)) return fail(cudaErrorInvalidValue);
-  return enqueue(stream, [=] {
-    if (!count_bytes(pal::LaunchCount::Kind::fill, bytes)) std::memset(p, value, bytes);
-  });
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t stream) {
-  const auto held = hold();
-  if (is_to_fail(settings().good_copies)) return fail(cudaErrorInvalidValue);
-  if (is_device(to) != is_device(from) && !capturing) linked += int64_t(bytes);
-  return enqueue(stream, [=] {
-    if (count_bytes(pal::LaunchCount::Kind::copy, bytes)) return;
-    const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
-    if (a < b + bytes && b < a + bytes) throw std::runtime_error("emulation: a copy onto itself");
-    std::memcpy(to, from, bytes);
-  });
-}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0, *greatest = -5;
   return cudaSuccess;
