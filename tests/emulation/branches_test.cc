@@ -9,6 +9,7 @@
 #include "memory/run/program_set.h"
 #include "tests/emulation/fixture.h"
 #include "tests/support/micro_batches.h"
+#include "tests/support/state_bytes.h"
 #include "tests/support/two_directions.h"
 #include "train/config/profile.h"
 #include "train/config/published_sizes.h"
@@ -142,9 +143,7 @@ class SmallSteps : public OnGpu, public testing::WithParamInterface<size_t> {
       step.run();
       out.losses.push_back(*step.output("loss"));
     }
-    for (const StateTensor& slot : programs.state()) {
-      out.weights.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-    }
+    out.weights += state_bytes(programs);
     return out;
   }
 };

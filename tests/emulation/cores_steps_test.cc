@@ -9,6 +9,7 @@
 #include "memory/run/program_set.h"
 #include "ops/attention/attention.h"
 #include "tests/emulation/fixture.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
@@ -64,9 +65,7 @@ Trained train(const std::string& precision, Device device, const CompileOptions&
     step.run();
     out.losses.push_back(*step.output("loss"));
   }
-  for (const StateTensor& slot : programs.state()) {
-    out.weights.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  out.weights += state_bytes(programs);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "models/resnet.h"
 #include "models/rhn.h"
 #include "models/zoo.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
@@ -195,9 +196,7 @@ std::string train(const Forward& forward, const CompileOptions& options, int thr
     EXPECT_TRUE(std::isfinite(*step.output("loss")));
     bytes.append(reinterpret_cast<const char*>(step.output("loss")), 4);
   }
-  for (const StateTensor& slot : programs.state()) {
-    bytes.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  bytes += test::state_bytes(programs);
   return bytes;
 }
 

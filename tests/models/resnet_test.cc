@@ -13,6 +13,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "ops/tensors/transfers.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -177,9 +178,7 @@ Trained train(const Setting& s, const CompileOptions& options, int steps) {
     out.losses.push_back(*step.output("loss"));
     out.bytes.append(reinterpret_cast<const char*>(&out.losses.back()), sizeof(float));
   }
-  for (const StateTensor& slot : programs.state()) {
-    out.bytes.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  out.bytes += test::state_bytes(programs);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "ops/tensors/transfers.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -153,9 +154,7 @@ std::string train(const Options& o, const CompileOptions& options, int steps,
     if (losses) losses->push_back(loss);
     out.append(reinterpret_cast<const char*>(&loss), sizeof loss);
   }
-  for (const StateTensor& slot : programs.state()) {
-    out.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  out += test::state_bytes(programs);
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "memory/run/program_set.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/tensors/transfers.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -93,9 +94,7 @@ std::string train(const ImageNetwork& network, const CompileOptions& options, in
     if (losses) losses->push_back(loss);
     out.append(reinterpret_cast<const char*>(&loss), sizeof loss);
   }
-  for (const StateTensor& slot : programs.state()) {
-    out.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  out += test::state_bytes(programs);
   return out;
 }
 

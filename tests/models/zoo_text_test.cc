@@ -15,6 +15,7 @@
 #include "models/rhn.h"
 #include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -143,9 +144,7 @@ std::string train(const Case& which, bool fused, const CompileOptions& options, 
     if (losses) losses->push_back(loss);
     out.append(reinterpret_cast<const char*>(&loss), sizeof loss);
   }
-  for (const StateTensor& slot : programs.state()) {
-    out.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-  }
+  out += test::state_bytes(programs);
   return out;
 }
 

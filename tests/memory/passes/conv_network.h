@@ -18,6 +18,7 @@
 #include "ops/sums/reduce.h"
 #include "ops/tensors/casts.h"
 #include "tests/memory/bits.h"
+#include "tests/memory/compiled_bits.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {
@@ -50,26 +51,55 @@ inline void expect_same_bits(const Program& p, const Program& out) {
   }
 }
 
+// A step over convolutions with relu behind them, whose weights are read as `type`.
+class ConvStep {
+ public:
+  explicit ConvStep(DType type) {
+    if (type != DType::f32) b_.read_weights_as(type, cast);
+  }
+  Val input(const TensorSpec& spec) { return b_.input("x", spec); }
+  Val conv(Val x, int64_t to) {
+    const std::string name = "w" + std::to_string(w_.size());
+    Val read = b_.state(name, {{to, 3, 3, x.shape()[3]}}, Role::weight);
+    w_.push_back({&b_, b_.program().find_state(name)->start});
+    return relu(conv2d(x, read, conv2d_attrs(1, 1)));
+  }
+  // The loss, and the gradients of all weights.
+  Program take(Val loss) {
+    b_.output("loss", loss);
+    const std::vector<Val> d = differentiate(b_, loss, w_);
+    for (size_t i = 0; i < d.size(); ++i) b_.output("d" + std::to_string(i), d[i]);
+    return b_.take();
+  }
+
+ private:
+  Builder b_;
+  std::vector<Val> w_;
+};
+
 // Convolutions, ReLU and pools; one ReLU's result is read by a convolution as well.
 inline Program conv_network(const MaxPoolAttrs& window, DType type) {
-  Builder b;
-  if (type != DType::f32) b.read_weights_as(type, cast);
-  std::vector<Val> w;
-  auto conv = [&](Val x, int64_t to) {
-    const std::string name = "w" + std::to_string(w.size());
-    Val read = b.state(name, {{to, 3, 3, x.shape()[3]}}, Role::weight);
-    w.push_back({&b, b.program().find_state(name)->start});
-    return relu(conv2d(x, read, conv2d_attrs(1, 1)));
-  };
-  Val x = max_pool(conv(b.input("x", {{6, 35, 33, 3}}), 17), window).y;
-  x = max_pool(conv(x, 19), window).y;
-  Val both = conv(x, 8);
+  ConvStep step(type);
+  Val x = max_pool(step.conv(step.input({{6, 35, 33, 3}}), 17), window).y;
+  x = max_pool(step.conv(x, 19), window).y;
+  Val both = step.conv(x, 8);
   Val pooled = max_pool(both, max_pool_attrs(3, 1, 1)).y;
-  Val loss = sum_all(mul(conv(both, 8), pooled));
-  b.output("loss", loss);
-  const std::vector<Val> d = differentiate(b, loss, w);
-  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
-  return b.take();
+  return step.take(sum_all(mul(step.conv(both, 8), pooled)));
+}
+
+// Calls f(options, where) for every way to plan such a step that epilogues meet: f sets
+// fuse_epilogues. `where` names the options.
+template <class F> void each_plan_of_epilogues(F f) {
+  for (const Recompute method : {Recompute::none, Recompute::sqrt, Recompute::echo}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      CompileOptions options{.inplace = bool(bits & 1),
+                             .recompute = method,
+                             .schedule = bits & 2 ? Schedule::lifetime : Schedule::program};
+      if (bits & 4) options.encode = kBits;
+      f(options, std::string(to_string(method)) + " " + std::to_string(bits));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
 inline int bits_made(const Program& p) {

@@ -85,49 +85,30 @@ CompileOptions for_card(CompileOptions options) {
 
 // The sums of two convolutions' results: of relu's the way back asks bits alone.
 Program branches(DType type) {
-  Builder b;
-  if (type != DType::f32) b.read_weights_as(type, cast);
-  std::vector<Val> w;
-  auto conv = [&](Val x, int64_t to) {
-    const std::string name = "w" + std::to_string(w.size());
-    Val read = b.state(name, {{to, 3, 3, x.shape()[3]}}, Role::weight);
-    w.push_back({&b, b.program().find_state(name)->start});
-    return relu(conv2d(x, read, conv2d_attrs(1, 1)));
-  };
-  Val x = b.input("x", {{4, 19, 17, 8}, type});
-  for (int i = 0; i < 3; ++i) x = pal::add(conv(x, 16), conv(x, 16));
-  Val loss = sum_all(x);
-  b.output("loss", loss);
-  const std::vector<Val> d = differentiate(b, loss, w);
-  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
-  return b.take();
+  ConvStep step(type);
+  Val x = step.input({{4, 19, 17, 8}, type});
+  for (int i = 0; i < 3; ++i) x = pal::add(step.conv(x, 16), step.conv(x, 16));
+  return step.take(sum_all(x));
 }
 
 void expect_bits_on_a_card(const Program& step, int relus, int* bits_kept) {
   KernelCache cache{Device{}};
   const StateLayout layout(step);
-  for (const Recompute method : {Recompute::none, Recompute::sqrt, Recompute::echo}) {
-    for (int bits = 0; bits < 8; ++bits) {
-      CompileOptions options{.inplace = bool(bits & 1),
-                             .recompute = method,
-                             .fuse_epilogues = false,
-                             .schedule = bits & 2 ? Schedule::lifetime : Schedule::program};
-      if (bits & 4) options.encode = kBits;
-      const Compiled apart = compile(step, cache, layout, for_card(options));
-      options.fuse_epilogues = true;
-      const Compiled fused = compile(step, cache, layout, for_card(options));
-      const Compiled here = compile(step, cache, layout, options);
-      const std::string where = std::string(to_string(method)) + " " + std::to_string(bits);
-      ASSERT_EQ(difference_of(step, bits_of(apart), bits_of(fused)), "") << where;
-      ASSERT_LE(fused.plan.device().lower_bound, apart.plan.device().lower_bound) << where;
-      EXPECT_EQ(count_of(here.program, "conv2d_relu"), 0) << where;
-      const int all = count_of(fused.program, "conv2d_relu");
-      if (method == Recompute::none) {
-        EXPECT_EQ(all, relus) << where << print(fused.program);
-      }
-      *bits_kept += all > 0 ? count_of(fused.program, "to_bits") : 0;
+  each_plan_of_epilogues([&](CompileOptions options, const std::string& where) {
+    options.fuse_epilogues = false;
+    const Compiled apart = compile(step, cache, layout, for_card(options));
+    options.fuse_epilogues = true;
+    const Compiled fused = compile(step, cache, layout, for_card(options));
+    const Compiled here = compile(step, cache, layout, options);
+    ASSERT_EQ(difference_of(step, bits_of(apart), bits_of(fused)), "") << where;
+    ASSERT_LE(fused.plan.device().lower_bound, apart.plan.device().lower_bound) << where;
+    EXPECT_EQ(count_of(here.program, "conv2d_relu"), 0) << where;
+    const int all = count_of(fused.program, "conv2d_relu");
+    if (options.recompute == Recompute::none) {
+      EXPECT_EQ(all, relus) << where << print(fused.program);
     }
-  }
+    *bits_kept += all > 0 ? count_of(fused.program, "to_bits") : 0;
+  });
 }
 
 TEST(FuseConv, OnACardUnderAllOptions) {

@@ -138,25 +138,18 @@ TEST(FusePool, InANetworkUnderAllOptions) {
       EXPECT_EQ(count_of(fuse_epilogues(step), "pass_inside"), 2) << "of four";
       KernelCache cache{Device{}};
       const StateLayout layout(step);
-      for (const Recompute method : {Recompute::none, Recompute::sqrt, Recompute::echo}) {
-        for (int bits = 0; bits < 8; ++bits) {
-          CompileOptions options{.inplace = bool(bits & 1),
-                                 .recompute = method,
-                                 .fuse_epilogues = false,
-                                 .schedule = bits & 2 ? Schedule::lifetime : Schedule::program};
-          if (bits & 4) options.encode = kBits;
-          const Compiled apart = compile(step, cache, layout, options);
-          options.fuse_epilogues = true;
-          const Compiled fused = compile(step, cache, layout, options);
-          const std::string where = std::string(to_string(method)) + " " + std::to_string(bits);
-          ASSERT_EQ(difference_of(step, bits_of(apart), bits_of(fused)), "") << where;
-          const int64_t before = apart.plan.device().lower_bound;
-          const int64_t after = fused.plan.device().lower_bound;
-          ASSERT_LE(after, before) << where;
-          smaller += after < before;
-          no_bits += bits_made(fused.program) < bits_made(apart.program);
-        }
-      }
+      each_plan_of_epilogues([&](CompileOptions options, const std::string& where) {
+        options.fuse_epilogues = false;
+        const Compiled apart = compile(step, cache, layout, options);
+        options.fuse_epilogues = true;
+        const Compiled fused = compile(step, cache, layout, options);
+        ASSERT_EQ(difference_of(step, bits_of(apart), bits_of(fused)), "") << where;
+        const int64_t before = apart.plan.device().lower_bound;
+        const int64_t after = fused.plan.device().lower_bound;
+        ASSERT_LE(after, before) << where;
+        smaller += after < before;
+        no_bits += bits_made(fused.program) < bits_made(apart.program);
+      });
     }
   }
   EXPECT_GE(smaller, 24);

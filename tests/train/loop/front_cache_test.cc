@@ -236,6 +236,20 @@ TEST_F(FrontCacheTest, FilesThatAreBeingWrittenStay) {
   EXPECT_TRUE(one.find(3, options_));
 }
 
+// What was measured counts for the queues of a step's branches too.
+TEST_F(FrontCacheTest, OtherTimesAreThoseOfTheBranchDevice) {
+  DeviceProfile timed = *options_.profile, card = timed;
+  timed.times = std::make_shared<NodeTimes>();
+  card.name = "card";
+  const AutoPlanner planner(options_, {}, cache_);
+  const CompileOptions with = planner.with_profile(timed, card).options();
+  EXPECT_EQ(with.profile->times, timed.times);
+  ASSERT_TRUE(with.branch_device);
+  EXPECT_EQ(with.branch_device->name, "card");
+  EXPECT_EQ(with.branch_device->times, timed.times);
+  EXPECT_FALSE(planner.with_profile(timed, {}).options().branch_device);
+}
+
 TEST_F(FrontCacheTest, PicksTheFastestWithinAllLimits) {
   int with_copies = 0;
   for (uint32_t seed = 0; seed < 12; ++seed) {

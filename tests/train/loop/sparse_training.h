@@ -19,6 +19,7 @@
 #include "ops/norms/batch_norm.h"
 #include "ops/sums/reduce.h"
 #include "tests/memory/bits.h"
+#include "tests/support/state_bytes.h"
 #include "train/loop/initialise.h"
 #include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
@@ -102,9 +103,7 @@ class Training {
 
   std::string state() {
     std::string bytes;
-    for (const StateTensor& slot : programs.state()) {
-      bytes.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
-    }
+    bytes += state_bytes(programs);
     return bytes;
   }
 
