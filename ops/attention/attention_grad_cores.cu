@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
       if (threadIdx.x < S::kQueries) {
         float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x;
         const int row = t + int(threadIdx.x);
-        const int64_t at = head.unit * queries + row;
+        const int64_t at = int64_t(head.unit) * queries + row;
         level[0] = row < queries ? a.lse[at] * kLog2E : 0;  // beyond, query and dout are zero
         level[S::kQueries] = row < queries ? a.delta[at] : 0;
       }

@@ -24,8 +24,7 @@ namespace pal {
 namespace {
 
 constexpr int64_t kQueries = 32, kKeys = 64;  // a tile
-constexpr int64_t kVector = 16;
-using Vector = float __attribute__((vector_size(kVector * sizeof(float))));
+constexpr int64_t kVector = 16;  // columns come in such multiples, whatever the processor has
 using vectors::Floats;
 
 int64_t padded(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
@@ -34,26 +33,24 @@ int64_t in_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 static_assert(kKeys % kLanes == 0);
 constexpr float kNever = -__builtin_huge_valf();  // the score of a key that is not looked at
 
-// R rows and C vectors of c (+)= a b; a(i, k) = a[i a_row + k a_column].
+// R rows and C vectors of c (+)= a b; a(i, k) = a[i a_row + k a_column]. A product is added to the
+// sum with one rounding.
 template <int R, int C>
 void block(int64_t k, const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t ldb,
            float* c, int64_t ldc, bool add) {
-  Vector sum[R][C] = {};
+  Floats sum[R][C] = {};
   for (int64_t e = 0; e < k; ++e) {
-    Vector y[C];
-    for (int j = 0; j < C; ++j) std::memcpy(&y[j], b + e * ldb + j * kVector, sizeof(Vector));
+    Floats y[C];
+    for (int j = 0; j < C; ++j) y[j] = vectors::load_floats(b + e * ldb + j * vectors::kWidth);
     for (int i = 0; i < R; ++i) {
-      const float x = a[i * a_row + e * a_column];
-      for (int j = 0; j < C; ++j) sum[i][j] += x * y[j];
+      const Floats x = vectors::all(a[i * a_row + e * a_column]);
+      for (int j = 0; j < C; ++j) sum[i][j] = vectors::fma(x, y[j], sum[i][j]);
     }
   }
   for (int i = 0; i < R; ++i) {
     for (int j = 0; j < C; ++j) {
-      float* to = c + i * ldc + j * kVector;
-      Vector old = {};
-      if (add) std::memcpy(&old, to, sizeof(Vector));
-      old += sum[i][j];
-      std::memcpy(to, &old, sizeof(Vector));
+      float* to = c + i * ldc + j * vectors::kWidth;
+      vectors::store_floats(to, add ? vectors::load_floats(to) + sum[i][j] : sum[i][j]);
     }
   }
 }
@@ -62,9 +59,8 @@ template <int R>
 void band(int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_column, const float* b,
           int64_t ldb, float* c, int64_t ldc, bool add) {
   int64_t j = 0;
-  for (; j + 2 * kVector <= n; j += 2 * kVector) {
-    block<R, 2>(k, a, a_row, a_column, b + j, ldb, c + j, ldc, add);
-  }
+  constexpr int64_t two = 2 * vectors::kWidth;
+  for (; j + two <= n; j += two) block<R, 2>(k, a, a_row, a_column, b + j, ldb, c + j, ldc, add);
   if (j < n) block<R, 1>(k, a, a_row, a_column, b + j, ldb, c + j, ldc, add);
 }
 
@@ -150,7 +146,8 @@ class Head {
       const float* row = load_tile(data, call_.type, at(t + i, pitch), call_.width, buffer);
       float* to = out + i * wide_;
       int64_t e = 0;
-      for (; e + kVector <= call_.width; e += kVector) std::memcpy(to + e, row + e, sizeof(Vector));
+      for (; e + kVector <= call_.width; e += kVector)
+        std::memcpy(to + e, row + e, kVector * sizeof(float));
       for (; e < call_.width; ++e) to[e] = row[e];
       for (; e < wide_; ++e) to[e] = 0;
     }

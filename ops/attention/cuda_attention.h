@@ -121,6 +121,7 @@ __device__ inline void make_deltas(const AttentionGrad& a, const CudaHead& head,
 }
 
 // sum[i][j] += x(row, 0) y(0, column) + .. + x(row, n - 1) y(n - 1, column) one after the other,
+// each product added with one rounding (said, since the compiler may not: it would halve the rate),
 // where x(r, e) = x[r x_row + e x_step] and y(e, c) = y[c y_column + e y_step].
 template <int I, int J>
 __device__ void add_products(float (&sum)[I][J], const float* x, int x_row, int x_step,
@@ -136,7 +137,7 @@ __device__ void add_products(float (&sum)[I][J], const float* x, int x_row, int 
 #pragma unroll
     for (int i = 0; i < I; ++i) {
 #pragma unroll
-      for (int j = 0; j < J; ++j) sum[i][j] += left[i] * right[j];
+      for (int j = 0; j < J; ++j) sum[i][j] = fmaf(left[i], right[j], sum[i][j]);
     }
   }
 }

@@ -79,6 +79,18 @@ template <class T> void store_floats(T* x, Floats floats) {
   for (int k = 0; k < kWidth; ++k) x[k] = from_float<T>(v[k]);
 }
 
+// a b + c with one rounding.
+inline Floats fma(Floats a, Floats b, Floats c) {
+#if defined(PAL_VECTORS_AVX512)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return Floats(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
+#else
+  for (int k = 0; k < kWidth; ++k) c[k] = __builtin_fmaf(a[k], b[k], c[k]);
+  return c;
+#endif
+}
+
 // What a comparison gives, one for each lane.
 #ifdef PAL_VECTORS_AVX512
 using Mask = __mmask16;
