@@ -41,6 +41,7 @@ void DeviceFlags::apply(PlanArgs& args) const {
 
 DeviceProfile profile_of(const PlanArgs& args) {
   DeviceProfile device = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  device = priced_as(std::move(device), *args.config.train.precision == "tf32");
   if (args.links) device = part_of_ranks(device, args.links->per_node);
   device.links = args.links;
   return device;

@@ -154,6 +154,14 @@ DeviceProfile load_profile(const std::string& name) {
   return read_profile(file);
 }
 
+DeviceProfile priced_as(DeviceProfile profile, bool tf32) {
+  if (!tf32)
+    profile.tf32 = 0;
+  else if (profile.tf32 == 0)
+    profile.tf32 = profile.bf16 / 2;
+  return profile;
+}
+
 std::vector<std::string> profile_names() {
   std::vector<std::string> names = figure_names(kDeviceFolder);
   names.emplace_back("cpu");

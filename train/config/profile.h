@@ -16,6 +16,9 @@ inline constexpr const char* kDefaultProfile = "rtx2080ti";
 // own), or `cpu`: this machine's. What was not measured is elsewhere. UsageError lists the names
 // there are, or names the line at fault.
 DeviceProfile load_profile(const std::string& name_or_path);
+// The profile as it prices products of f32 where they may be rounded to TF32 (train.precision): at
+// tf32_tflops, or half of bf16's peak, as on all such cards; and where they may not.
+DeviceProfile priced_as(DeviceProfile profile, bool tf32);
 // What prices a step that runs here: `cpu` where it is measured, else kDefaultProfile.
 DeviceProfile default_profile();
 

@@ -178,10 +178,11 @@ DeviceProfile profile_at_hand(const Device& device, std::string* said) {
   if (device.accelerator) {
     if (auto profile = profile_of_card(device.accelerator->description())) {
       say("times predicted for " + profile->name);
-      return std::move(*profile);
+      return priced_as(std::move(*profile), device.tf32);
     }
-    say("no profile in configs/devices is of this card: times predicted for the papers'");
-    return load_profile(kDefaultProfile);
+    const DeviceProfile papers = load_profile(kDefaultProfile);
+    say("no profile in configs/devices is of this card: times predicted for " + papers.name);
+    return priced_as(papers, device.tf32);
   }
   if (is_cpu_measured()) {
     say("times predicted for this processor, as pal bench --profile measured it");

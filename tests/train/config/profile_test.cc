@@ -31,6 +31,17 @@ TEST(Profile, ReadsUnits) {
   EXPECT_EQ(p.link, 0);
 }
 
+// f32 is priced as TF32 where it is rounded to it, and nowhere else.
+TEST(Profile, Tf32IsWhatThePrecisionSays) {
+  const DeviceProfile h200 = load_profile("h200"), v100 = load_profile("v100_16");
+  EXPECT_EQ(priced_as(h200, true).tf32, h200.bf16 / 2);
+  EXPECT_EQ(priced_as(v100, true).tf32, 0) << "it has none";
+  DeviceProfile own = h200;
+  own.tf32 = 1e12;
+  EXPECT_EQ(priced_as(own, true).tf32, 1e12);
+  EXPECT_EQ(priced_as(own, false).tf32, 0);
+}
+
 TEST(Profile, ShippedOnesLoadAndAreSane) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(PAL_SOURCE_DIR) / "configs/devices")) {
@@ -45,7 +56,7 @@ TEST(Profile, ShippedOnesLoadAndAreSane) {
     EXPECT_TRUE(p.link > 1e10 && p.units >= 24) << entry.path();
     ++count;
   }
-  EXPECT_EQ(count, 8);
+  EXPECT_EQ(count, 9);
   EXPECT_EQ(load_profile("rtx2080ti").name, "RTX 2080 Ti");
   EXPECT_EQ(load_profile("rtx2080ti.yaml").capacity, int64_t{11} << 30);
 }
