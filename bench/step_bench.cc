@@ -107,106 +107,176 @@ void print(const Table& table, double step_ms, bool predicted) {
   std::printf("%-44s %7s %9.2f\n", "the step, not traced", "", step_ms);
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Times a training step of a configuration and breaks it down.");
-  std::string config_name = "nmt_iwslt", profile_name;
+struct Args {
+  std::string config = "nmt_iwslt", profile;
   std::vector<int64_t> lengths = {30, 30};
   std::vector<std::string> sets;
   int warmup = 2, steps = 5;
-  bool json = false, shapes = false, operators = false, real = false;
-  app.add_option("--config", config_name, "a configuration");
-  app.add_option("--set", sets, "key=value over it")->take_all();
-  app.add_option("--bucket", lengths, "S,T: lengths of every sample, as of `pal plan`")
+  bool json = false, shapes = false, operators = false, real = false, canary = false;
+
+  std::pair<int64_t, int64_t> bucket() const { return {lengths.at(0), lengths.at(1)}; }
+};
+// The exit status, where there is nothing more to be done.
+std::optional<int> parse(int argc, char** argv, Args& args) {
+  CLI::App app("Times a training step of a configuration and breaks it down.");
+  app.add_option("--config", args.config, "a configuration");
+  app.add_option("--set", args.sets, "key=value over it")->take_all();
+  app.add_option("--bucket", args.lengths, "S,T: lengths of every sample, as of `pal plan`")
       ->delimiter(',')
       ->expected(2);
-  app.add_option("--warmup", warmup, "steps run first, not timed");
-  app.add_option("--steps", steps, "steps timed; the median counts")->check(CLI::PositiveNumber);
-  app.add_flag("--real", real, "read the configuration's data; else data.synthetic is set");
-  app.add_flag("--shapes", shapes, "products and convolutions by shape and phase");
-  app.add_option("--profile", profile_name, "also predict: a device's name, cpu, or a file");
-  app.add_flag("--json", json, "one object in place of the table");
-  app.add_flag("--operators", operators, "the object has the table too");
-  CLI11_PARSE(app, argc, argv);
-
-  std::vector<Override> overrides;
-  if (!real) overrides.push_back(parse_set("data.synthetic=true"));
-  for (auto& s : sets) overrides.push_back(parse_set(s));
-  const Config config = load_config(find_config(config_name), overrides);
-  const std::pair<int64_t, int64_t> bucket{lengths.at(0), lengths.at(1)};
-  const std::unique_ptr<Task> task = make_task(config);
-  const Device on = training_device(config);
-  CompileOptions options = compile_options(config.memory);
-  options.branch_device = branch_device(config.device, on);
-  ProgramSet programs(std::move(options), on);
-  Executable& step = programs.add("step", record_plan_step(*task, config, bucket));
-  initialise(programs, 1);
-  const BatchInfo batch = task->fill_full(step, bucket);
-
-  StepScalars scalars{.learning_rate = float(*config.train.lr), .tokens = float(batch.normalizer)};
-  std::vector<double> seconds;
-  double first_loss = 0;
-  auto run_step = [&] {
-    std::memcpy(step.input(kScalarsInput), &scalars, sizeof scalars);
-    const auto begin = std::chrono::steady_clock::now();
-    step.run();
-    const double loss = double(*step.output("loss"));  // waits for an accelerator
-    if (scalars.step++ == 0) first_loss = loss;
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  for (int i = 0; i < warmup; ++i) run_step();
-  for (int i = 0; i < steps; ++i) seconds.push_back(run_step());
-  const double middle = median(seconds);
-  const double samples = double(batch.samples) / middle, tokens = double(batch.tokens) / middle;
-  const double last_loss = double(*step.output("loss"));
-  Table table;
-  if (!json || operators) {
-    step.runner().set_options({.trace = true});
-    std::vector<std::vector<int64_t>> runs;
-    for (int i = 0; i < steps; ++i) {
-      run_step();
-      runs.push_back(step.runner().node_times());
-    }
-    step.runner().set_options({});
-    ByNode<double> predicted_ms;
-    if (!profile_name.empty()) {
-      DeviceProfile profile = load_profile(profile_name);
-      if (profile.thread_f32 > 0) {
-        profile = part_of(profile, double(programs.device().threads) / profile.units);
-      }
-      predicted_ms = predict(step.program(), profile, &step.compiled().storages).node_ms;
-    }
-    table = by_operator(step.program(), runs, shapes, predicted_ms);
+  app.add_option("--warmup", args.warmup, "steps run first, not timed");
+  app.add_option("--steps", args.steps, "steps timed; the median counts")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--real", args.real, "read the configuration's data; else data.synthetic is set");
+  app.add_flag("--shapes", args.shapes, "products and convolutions by shape and phase");
+  app.add_option("--profile", args.profile, "also predict: a device's name, cpu, or a file");
+  app.add_flag("--json", args.json, "one object in place of the table");
+  app.add_flag("--operators", args.operators, "the object has the table too");
+  app.add_flag("--canary", args.canary, "the object says how much of the plan a step touches");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
   }
-  if (json) {
-    // One more step over a canary: how far up it touches.
-    const int64_t planned = step.compiled().plan.device().bytes;
-    step.memory().fill_canary();
-    run_step();
-    const auto& accelerator = programs.device().accelerator;
-    nlohmann::ordered_json object{{"program", "Palimpsest"},
-                                  {"threads", programs.device().threads},
-                                  {"device", accelerator ? accelerator->description() : "cpu"},
-                                  {"planned_bytes", planned},
-                                  {"recorded_peak_bytes", step.memory().recorded_peak()},
-                                  {"product_gflop", 1e-9 * product_flops(step.program())},
-                                  {"step_ms", 1e3 * middle},
-                                  {"samples_per_s", samples},
-                                  {"tokens_per_s", tokens},
-                                  {"first_loss", first_loss},
-                                  {"last_loss", last_loss}};
-    for (auto& [name, row] : table) {
-      object["operators"].push_back({{"name", name},
-                                     {"nodes", row.nodes},
-                                     {"ms", row.ms},
-                                     {"gflop", 1e-9 * row.flops},
-                                     {"mb", 1e-6 * row.bytes}});
+  return {};
+}
+Config config_of(const Args& args) {
+  std::vector<Override> overrides;
+  if (!args.real) overrides.push_back(parse_set("data.synthetic=true"));
+  for (const std::string& s : args.sets) overrides.push_back(parse_set(s));
+  return load_config(find_config(args.config), overrides);
+}
+
+// A step over full batches of made-up samples, or the configuration's.
+class TimedStep {
+ public:
+  TimedStep(const Args& args, const Config& config)
+      : task_(make_task(config)),
+        programs_(options_of(config), training_device(config)),
+        step_(programs_.add("step", record_plan_step(*task_, config, args.bucket()))) {
+    initialise(programs_, 1);
+    batch_ = task_->fill_full(step_, args.bucket());
+    scalars_ = {.learning_rate = float(*config.train.lr), .tokens = float(batch_.normalizer)};
+  }
+
+  // Seconds.
+  double run() {
+    std::memcpy(step_.input(kScalarsInput), &scalars_, sizeof scalars_);
+    const auto begin = std::chrono::steady_clock::now();
+    step_.run();
+    last_loss_ = double(*step_.output("loss"));  // waits for an accelerator
+    if (scalars_.step++ == 0) first_loss_ = last_loss_;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  double median_of(int steps) {
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) seconds.push_back(run());
+    return median(seconds);
+  }
+  std::vector<std::vector<int64_t>> node_times(int steps) {
+    const RunOptions plain = step_.runner().options();
+    RunOptions traced = plain;
+    traced.trace = true;
+    step_.runner().set_options(traced);
+    std::vector<std::vector<int64_t>> runs;
+    for (int i = 0; i <= steps; ++i) {
+      run();
+      if (i > 0) runs.push_back(step_.runner().node_times());
     }
-    std::printf("%s\n", object.dump().c_str());
+    step_.runner().set_options(plain);
+    return runs;
+  }
+  // How far up a step over a canary touches.
+  int64_t touched() {
+    step_.runner().set_options({});
+    step_.memory().fill_canary();
+    run();
+    return step_.memory().recorded_peak();
+  }
+
+  Executable& step() { return step_; }
+  const Device& device() const { return programs_.device(); }
+  const BatchInfo& batch() const { return batch_; }
+  double first_loss() const { return first_loss_; }
+  double last_loss() const { return last_loss_; }
+
+ private:
+  static CompileOptions options_of(const Config& config) {
+    CompileOptions options = compile_options(config.memory);
+    options.branch_device = branch_device(config.device, training_device(config));
+    return options;
+  }
+
+  std::unique_ptr<Task> task_;
+  ProgramSet programs_;
+  Executable& step_;
+  BatchInfo batch_;
+  StepScalars scalars_;
+  double first_loss_ = 0, last_loss_ = 0;
+};
+
+Prediction predicted(TimedStep& timed, const Args& args) {
+  DeviceProfile profile = priced_as(load_profile(args.profile), timed.device().tf32);
+  if (profile.thread_f32 > 0) {
+    profile = part_of(profile, double(timed.device().threads) / profile.units);
+  }
+  return predict(timed.step().program(), profile, &timed.step().compiled().storages);
+}
+
+nlohmann::ordered_json object_of(TimedStep& timed, const Args& args, double seconds,
+                                 const std::optional<Prediction>& prediction, const Table& table) {
+  const Compiled& compiled = timed.step().compiled();
+  const auto& accelerator = timed.device().accelerator;
+  nlohmann::ordered_json object{{"program", "Palimpsest"},
+                                {"threads", timed.device().threads},
+                                {"device", accelerator ? accelerator->description() : "cpu"},
+                                {"recorded", timed.step().runner().has_recording()},
+                                {"planned_bytes", compiled.plan.device().bytes},
+                                {"product_gflop", 1e-9 * product_flops(timed.step().program())},
+                                {"step_ms", 1e3 * seconds},
+                                {"samples_per_s", double(timed.batch().samples) / seconds},
+                                {"tokens_per_s", double(timed.batch().tokens) / seconds},
+                                {"first_loss", timed.first_loss()},
+                                {"last_loss", timed.last_loss()},
+                                {"code", nodes_by_code(compiled.program, compiled.kernels)}};
+  if (prediction) object["predicted_ms"] = prediction->step_ms;
+  for (auto& [name, row] : table) {
+    object["operators"].push_back({{"name", name},
+                                   {"nodes", row.nodes},
+                                   {"ms", row.ms},
+                                   {"predicted_ms", row.predicted_ms},
+                                   {"gflop", 1e-9 * row.flops},
+                                   {"mb", 1e-6 * row.bytes}});
+  }
+  if (args.canary) object["recorded_peak_bytes"] = timed.touched();
+  return object;
+}
+
+int run(int argc, char** argv) {
+  Args args;
+  if (const std::optional<int> status = parse(argc, argv, args)) return *status;
+  const Config config = config_of(args);
+  TimedStep timed(args, config);
+  for (int i = 0; i < args.warmup; ++i) timed.run();
+  const double seconds = timed.median_of(args.steps);
+  std::optional<Prediction> prediction;
+  if (!args.profile.empty()) prediction = predicted(timed, args);
+  Table table;
+  if (!args.json || args.operators) {
+    table = by_operator(timed.step().program(), timed.node_times(args.steps), args.shapes,
+                        prediction ? prediction->node_ms : ByNode<double>());
+  }
+  if (args.json) {
+    std::printf("%s\n", object_of(timed, args, seconds, prediction, table).dump().c_str());
     return 0;
   }
-  print(table, 1e3 * middle, !profile_name.empty());
-  std::printf("%.1f samples/s, %.0f tokens/s, %d threads\n", samples, tokens,
-              programs.device().threads);
+  print(table, 1e3 * seconds, !args.profile.empty());
+  const Compiled& compiled = timed.step().compiled();
+  const std::string code = text_of_code(nodes_by_code(compiled.program, compiled.kernels));
+  if (!code.empty()) std::printf("%s\n", code.c_str());
+  std::printf("%.1f samples/s, %.0f tokens/s, %d threads\n",
+              double(timed.batch().samples) / seconds, double(timed.batch().tokens) / seconds,
+              timed.device().threads);
   return 0;
 }
 

@@ -70,7 +70,7 @@ add_dependencies(test_emulation pal_emulated bench_step_emulated)
 if(TARGET pal_mpi)
   add_dependencies(test_emulation pal_mpi)
 endif()
-# Chunks of the loss are no other kernels. Four steps are counted; all ten take minutes, and are by hand.
+# Chunks of the loss are no other kernels. Five steps are counted; all twelve take minutes, and are by hand.
 gtest_discover_tests(test_emulation DISCOVERY_MODE PRE_TEST TEST_PREFIX emulation/
   NO_PRETTY_VALUES TEST_FILTER -*InChunks*:*KernelCounts*_f32:*KernelCounts*bert_base*
   PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -54,6 +54,9 @@ class Accelerator {
   // Nanoseconds between two timed events that somebody has waited for.
   virtual int64_t ns_between(const Event& from, const Event& to) = 0;
   virtual void record(const Event& event, QueueId queue) = 0;
+  // The time of it, of a timed event; one that is recorded is made anew by each replay, and nobody
+  // can wait for it in between.
+  virtual void record_time(const Event& event, QueueId queue) = 0;
   virtual void wait(QueueId queue, const Event& event) = 0;  // the queue goes on after the event
   virtual void wait(const Event& event) = 0;                 // the caller does
   virtual void synchronize() = 0;  // the caller goes on when these queues are empty

@@ -20,7 +20,8 @@ struct Device {
   int threads = 1;  // workers of the compute queue; a result never depends on it
   std::shared_ptr<Accelerator> accelerator = nullptr;  // cuda's memory and queues
   // Of an accelerator: record a step once and replay it; round f32 operands of products to 11 bits
-  // (TF32) for tensor cores, with f32 sums; give convolutions to cuDNN where it is found.
+  // (TF32) for tensor cores, with f32 sums; give convolutions and whole recurrent layers to cuDNN
+  // where it is found.
   bool graphs = true, tf32 = false, cudnn = true;
   // Of an accelerator: algorithms of products that were the fastest when they were timed, here or
   // by who came before; null: those that the library thinks so.

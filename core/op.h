@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/program.h"
@@ -92,6 +93,8 @@ struct Prepared {
   std::shared_ptr<void> state;
   int64_t workspace = 0;               // bytes
   std::vector<Layout> preferred = {};  // per operand, null: plain is as good; empty: all plain
+  // By whose code it runs, where that was a choice ("cuDNN's graph"); empty: by its own kernels.
+  std::string by = {};
 };
 
 struct Device;

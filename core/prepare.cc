@@ -2,6 +2,8 @@
 #include "core/prepare.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "core/error.h"
 
@@ -49,6 +51,28 @@ ByNode<std::shared_ptr<const Kernel>> prepare_all(const Program& program, Kernel
   kernels.reserve(program.nodes.size());
   for (const Node& node : program.nodes) kernels.push_back(cache.get(program, node));
   return kernels;
+}
+
+std::map<std::string, std::map<std::string, int64_t>> nodes_by_code(
+    const Program& program, const ByNode<std::shared_ptr<const Kernel>>& kernels) {
+  std::map<std::string, std::map<std::string, int64_t>> out;
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    const std::string& by = kernels[n]->prepared.by;
+    if (!by.empty()) ++out[program.node(n).op->name][by];
+  }
+  return out;
+}
+std::string text_of_code(const std::map<std::string, std::map<std::string, int64_t>>& nodes) {
+  std::string out;
+  for (const auto& [op, ways] : nodes) {
+    out += (out.empty() ? "" : "; ") + op + ": ";
+    const char* between = "";
+    for (const auto& [by, count] : ways) {
+      out += between + std::to_string(count) + " by " + by;
+      between = ", ";
+    }
+  }
+  return out;
 }
 
 }  // namespace pal

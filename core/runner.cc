@@ -243,9 +243,9 @@ void Runner::start(NodeId n, Lane& lane) {
   const bool timed = accelerator_ && options_.trace;
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
-    if (timed) accelerator_->record(timed_[n].begin, lane.queue.id);
+    if (timed) accelerator_->record_time(timed_[n].begin, lane.queue.id);
     kernel.start(args);
-    if (timed) accelerator_->record(timed_[n].end, lane.queue.id);
+    if (timed) accelerator_->record_time(timed_[n].end, lane.queue.id);
   } catch (const RecordingRefused&) {
     throw;
   } catch (const DeviceError& error) {

@@ -22,7 +22,8 @@ struct RunOptions {
   bool check_finite = false;  // stop with the first node that makes a NaN or an infinity
   bool trace = false;         // record when every node ran, for write_chrome_trace
   // On an accelerator: record the second run, and replay it from then on, until the memory's
-  // version changes. One that the device has no room for is run unrecorded.
+  // version changes; with `trace` each run is recorded anew. One that the device has no room for,
+  // or that fails as it is recorded, is run unrecorded from then on, and a line on stderr says why.
   bool record = false;
 };
 

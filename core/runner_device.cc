@@ -1,10 +1,23 @@
 // The runner on an accelerator: nodes are queued in program order, and what waits for another queue
 // waits for an event there. A step whose addresses stay is recorded once and replayed.
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+
 #include "core/error.h"
 #include "core/runner.h"
 
 namespace pal {
 namespace {
+
+// Of all programs, since they fail alike.
+void tell_once(const std::string& what) {
+  static std::mutex in_turn;
+  static std::set<std::string> told;
+  const std::lock_guard lock(in_turn);
+  if (told.insert(what).second) std::fprintf(stderr, "warning: %s\n", what.c_str());
+}
 
 // The compute queue goes on behind what the others have been given. `ends`: an event for each that
 // has nodes.
@@ -51,16 +64,19 @@ void Runner::run_on_accelerator() {
 void Runner::queue_step() {
   if (version_ != memory_.version()) forget_recording(), version_ = memory_.version();
   if (!recordings_[recording_].empty()) return replay_all();
-  const bool watched = options_.poison || options_.check_finite || options_.trace;
-  // The first run loads kernels and libraries, which cannot be recorded.
-  if (options_.record && warm_ && !watched) return record_all();
   if (options_.trace) begin_trace();
-  queue_all();
+  const bool watched = options_.poison || options_.check_finite;
+  // The first run loads kernels and libraries, which cannot be recorded.
+  if (options_.record && warm_ && !watched)
+    record_all();
+  else
+    queue_all();
   if (options_.trace) end_trace();
   warm_ = true;
 }
 
-// The device's own clock tells what a node takes: nobody waits in between.
+// The device's own clock tells what a node takes: nobody waits in between. Of a recorded step the
+// times are of its replay: else a short node would take as long as the host does to start it.
 void Runner::begin_trace() {
   if (!origin_) origin_ = accelerator_->make_timed_event();
   timed_.resize(program_.nodes.size());
@@ -68,10 +84,11 @@ void Runner::begin_trace() {
     if (node.begin) break;
     node = {accelerator_->make_timed_event(), accelerator_->make_timed_event()};
   }
-  accelerator_->record(origin_, kComputeQueue);
+  accelerator_->record_time(origin_, kComputeQueue);
 }
 void Runner::end_trace() {
   accelerator_->synchronize();
+  forget_recording();  // the next one has its own beginning
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     spans_[n] = {accelerator_->ns_between(origin_, timed_[n].begin),
                  accelerator_->ns_between(origin_, timed_[n].end)};
@@ -114,22 +131,25 @@ void Runner::queue_piece(NodeId begin, NodeId end) {
   for (NodeId n = begin; n < end; ++n) start(n, *lanes_[0]);
 }
 
-// Null: it is not to be had, and nothing of it has run.
+// Null: it is not to be had, and nothing of it has run. What fails while it is recorded may be what
+// cannot be recorded, as a library's own work; if it is not that, it fails again when it is run.
 Accelerator::Graph Runner::record_piece(NodeId begin, NodeId end) {
   if (!options_.record) return nullptr;  // the piece before it was not
+  Accelerator::Graph graph;
+  std::string why = "the device has no room for it";
   accelerator_->begin_recording();
   try {
     queue_piece(begin, end);
-  } catch (const RecordingRefused&) {
+    graph = accelerator_->end_recording();
+  } catch (const DeviceError& error) {
     accelerator_->abandon_recording();
-    options_.record = false;
-    return nullptr;
+    why = error.what();
   } catch (...) {
     accelerator_->abandon_recording();
     throw;
   }
-  Accelerator::Graph graph = accelerator_->end_recording();
   options_.record = graph != nullptr;
+  if (!graph) tell_once("a step is not recorded, and runs node by node: " + why);
   return graph;
 }
 

@@ -4,14 +4,11 @@
 #include "core/cuda/device.h"
 
 namespace pal {
-namespace {
 
 std::string text_of(cudnnStatus_t status) {
   return std::string(cudnn_library()->error_string(status)) + " (" + std::to_string(int(status)) +
          ")";
 }
-
-}  // namespace
 
 std::string cudnn_version() {
   const Cudnn* library = cudnn_library();
@@ -36,10 +33,11 @@ void check_taken(cudnnStatus_t status, const char* work, const char* file, int l
   check_cudnn(status, file, line);
 }
 
-cudnnHandle_t cudnn_of(const Device& device) {
+cudnnHandle_t cudnn_of(const Device& device) { return cudnn_of(cuda_of(device), kComputeQueue); }
+cudnnHandle_t cudnn_of(CudaDevice& device, QueueId queue) {
   const Cudnn* library = cudnn_library();
   if (!library) return nullptr;
-  std::shared_ptr<void>& handle = cuda_of(device).cudnn();
+  std::shared_ptr<void>& handle = device.cudnn()[queue];
   if (!handle) {
     cudnnHandle_t made = nullptr;
     const cudnnStatus_t status = library->create(&made);

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/cuda/device.h"
 #include "core/device.h"
 
 namespace pal {
@@ -71,6 +72,9 @@ void check_cudnn(cudnnStatus_t status, const char* file = __builtin_FILE(),
 void check_taken(cudnnStatus_t status, const char* work = "convolution",
                  const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
+// "CUDNN_STATUS_BAD_PARAM (2000)".
+std::string text_of(cudnnStatus_t status);
+
 // The library does not do that, rather than having failed to.
 inline bool is_refusal(cudnnStatus_t status) {
   const int category = int(status) / 1000 * 1000;
@@ -84,8 +88,11 @@ inline cudnnDataType_t cudnn_type(DType type) {
                               : CUDNN_DATA_FLOAT;
 }
 
-// The device's handle, made when first wanted. Null: there is no cuDNN, or none for such a GPU or
-// driver. DeviceError where it does not start.
-cudnnHandle_t cudnn_of(const Device& device);
+// The device's handle for what a queue runs, made when first wanted, and not while something is
+// recorded: the library's own streams belong to a handle, so that two queues would wait for each
+// other. Null: there is no cuDNN, or none for such a GPU or driver. DeviceError where it does not
+// start.
+cudnnHandle_t cudnn_of(CudaDevice& device, QueueId queue);
+cudnnHandle_t cudnn_of(const Device& device);  // the compute queue's
 
 }  // namespace pal

@@ -58,7 +58,7 @@ CudaDevice::CudaDevice(int number) {
 
 CudaDevice::~CudaDevice() {
   // A failure here has no one left to tell.
-  cudnn_.reset();
+  cudnn_.clear();
   if (blas_) cublas_lt().destroy(blas_);
   for (auto& [id, of] : streams_) {
     for (const cudaStream_t stream : of.stream) {
@@ -179,6 +179,11 @@ int64_t CudaDevice::ns_between(const Event& from, const Event& to) {
 void CudaDevice::record(const Event& event, QueueId id) {
   check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(event.get()), queue(id)));
 }
+void CudaDevice::record_time(const Event& event, QueueId id) {
+  check_cuda(
+      cudaEventRecordWithFlags(static_cast<cudaEvent_t>(event.get()), queue(id),
+                               recording_ ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
 void CudaDevice::wait(QueueId id, const Event& event) {
   check_cuda(cudaStreamWaitEvent(queue(id), static_cast<cudaEvent_t>(event.get()), 0));
 }
@@ -213,6 +218,7 @@ void CudaDevice::begin_recording() {
   if (!compute.change) compute.change = make_event();
   recorded_first_ = compute.first;
   check_cuda(cudaStreamBeginCapture(queue(kComputeQueue), cudaStreamCaptureModeThreadLocal));
+  recording_ = true;
 }
 Accelerator::Graph CudaDevice::end_recording() {
   try {
@@ -221,6 +227,7 @@ Accelerator::Graph CudaDevice::end_recording() {
     abandon_recording();
     throw;
   }
+  recording_ = false;
   cudaGraph_t graph = nullptr;
   check_cuda(cudaStreamEndCapture(queue(kComputeQueue), &graph));
   cudaGraphExec_t ready = nullptr;
@@ -231,6 +238,7 @@ Accelerator::Graph CudaDevice::end_recording() {
   return {ready, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); }};
 }
 void CudaDevice::abandon_recording() noexcept {
+  recording_ = false;
   streams_[kComputeQueue].first = recorded_first_;
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(queue(kComputeQueue), &graph) == cudaSuccess && graph) {

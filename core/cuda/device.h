@@ -34,6 +34,7 @@ class CudaDevice final : public Accelerator {
   Event make_timed_event() override;
   int64_t ns_between(const Event& from, const Event& to) override;
   void record(const Event& event, QueueId queue) override;
+  void record_time(const Event& event, QueueId queue) override;
   void wait(QueueId queue, const Event& event) override;
   void wait(const Event& event) override;
   void synchronize() override;
@@ -46,11 +47,10 @@ class CudaDevice final : public Accelerator {
 
   // Made when a product is first prepared.
   cublasLtHandle_t blas();
-  // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without
-  // cuDNN.
-  std::shared_ptr<void>& cudnn() { return cudnn_; }
-  // By operands' type, what ops/libraries/cuda_mask.h has found.
-  std::map<DType, bool>& masks() { return masks_; }
+  // cuDNN's handle for each queue, made when it is first wanted, by core/cuda/cudnn.h.
+  std::map<QueueId, std::shared_ptr<void>>& cudnn() { return cudnn_; }
+  // By the types of operands and result, what ops/libraries/cuda_mask.h has found.
+  std::map<std::pair<DType, DType>, bool>& masks() { return masks_; }
   // From here on, whoever has waited for the device is told where the ranks were lost meanwhile:
   // what they exchange then ends undone. Null: nobody can be lost.
   void heed(std::shared_ptr<const LostRanks> lost) { lost_ = std::move(lost); }
@@ -67,10 +67,11 @@ class CudaDevice final : public Accelerator {
 
   cudaDeviceProp properties_{};
   std::map<QueueId, Streams> streams_;
+  bool recording_ = false;
   bool recorded_first_ = false;  // how the compute queue stood when recording began
   cublasLtHandle_t blas_ = nullptr;
-  std::shared_ptr<void> cudnn_;
-  std::map<DType, bool> masks_;
+  std::map<QueueId, std::shared_ptr<void>> cudnn_;
+  std::map<std::pair<DType, DType>, bool> masks_;
   std::shared_ptr<const LostRanks> lost_;
 };
 

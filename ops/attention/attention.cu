@@ -331,7 +331,9 @@ void run_attention_grad(const KernelArgs& a) {
 // Which kernels take it: in the state of both operators.
 Prepared prepare_for(const Device& device, const AttentionOperands& o, const Attrs& attrs) {
   const int64_t width = o.columns / attrs.as<AttentionAttrs>().heads;
-  return {.state = std::make_shared<Cores>(cores_for(device, o.type, width))};
+  const Cores cores = cores_for(device, o.type, width);
+  return {.state = std::make_shared<Cores>(cores),
+          .by = cores == Cores::none ? "kernels in f32" : "tensor cores"};
 }
 Prepared prepare_attention(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
   return prepare_for(device, attention_operands(in, kAttentionQ), attrs);

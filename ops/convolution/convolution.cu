@@ -47,19 +47,31 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
   const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
   CudnnBoundaries on{row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)};
   if (present(in, 2)) on.bias = row_boundary(in[2]);
-  if (cudnn_with_epilogue && kind == ConvKind::forward) {
-    s.cudnn = cudnn_with_epilogue(device, shape, type, relu, on, most);
-    s.adds_bias = s.cudnn != nullptr;
+  std::string by, why_not;
+  const auto with_reason = [&](const std::string& text) {
+    return why_not.empty() ? text : text + " (" + why_not + ")";
+  };
+  if (cudnn_convolution_graph) {
+    s.cudnn = cudnn_convolution_graph(device,
+                                      {.kind = kind,
+                                       .shape = shape,
+                                       .type = type,
+                                       .result = result,
+                                       .relu = relu,
+                                       .boundaries = on,
+                                       .most_workspace = most},
+                                      &why_not);
+    s.adds_bias = s.cudnn && shape.bias;
+    const bool apart = s.cudnn && relu && !s.cudnn->does_relu();
+    by = apart ? with_reason("cuDNN's graph, relu by a kernel") : "cuDNN's graph";
   }
   if (!s.cudnn && cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);
-  }
-  if (!s.cudnn && cudnn_weight_grad && kind == ConvKind::weight_grad && !shape.accumulate) {
-    s.cudnn = cudnn_weight_grad(device, shape, type, on, most);
+    by = with_reason("cuDNN");
   }
   if (s.cudnn) {
     const int64_t bytes = s.cudnn->workspace();
-    return {.state = std::move(state), .workspace = bytes};
+    return {.state = std::move(state), .workspace = bytes, .by = std::move(by)};
   }
   const ProductBoundaries boundaries{.a = least, .b = least, .c = least, .bias = least};
   auto product_of = [&](int64_t lines) {
@@ -74,7 +86,7 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
   const TensorSpec windows{{cut.window_floats()}, cut.window_type(kind)};
   s.sums_at = s.windows_at + align_up(windows.bytes());
   const int64_t bytes = s.sums_at + cut.sum_floats(kind) * int64_t(sizeof(float));
-  return {.state = std::move(state), .workspace = bytes};
+  return {.state = std::move(state), .workspace = bytes, .by = with_reason("windows, cuBLASLt")};
 }
 
 // A stripe's windows as they lie in memory. A run is what lies in one piece in the image too: a row

@@ -103,9 +103,4 @@ template <class F> __device__ void each_window(const Windows& w, const Pixel& p,
 int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
 void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);
 
-// `width`: of the rows whose groups of eight are read.
-inline Stored floats(const void* data, int64_t width) {
-  return stored(data, {{}, DType::f32}, width);
-}
-
 }  // namespace pal

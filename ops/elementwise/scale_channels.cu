@@ -9,15 +9,16 @@ namespace {
 constexpr int kRuns = kThreads / kWarp;  // at a time
 
 __global__ void scale_channels_kernel(Stored y, Stored x, Stored factor, int64_t images,
-                                      int64_t pixels, int64_t channels) {
-  const auto [row, c, at, n] = row_group(images * pixels, channels);
-  if (n == 0) return;
+                                      int64_t pixels, int64_t channels, bool apart) {
+  const RowEight e(images * pixels, channels, apart);
+  if (e.none()) return;
+  const int64_t of_image[2] = {divide(e.row[0], pixels) * channels + e.column[0],
+                               divide(e.row[1], pixels) * channels + e.column[1]};
   float v[kGroup], f[kGroup];
-  load8(x, at, n, v);
-  load8(factor, divide(row, pixels) * channels + c, n, f);
+  e.load(x, v), e.load(factor, of_image, f);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] * f[k];
-  store8(y, at, n, v);
+  e.store(y, v);
 }
 
 template <class T>
@@ -59,9 +60,11 @@ struct Extents {
 
 void run_scale_channels(const KernelArgs& a) {
   const Extents e(a.in_spec[0].shape);
-  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)), a,
-         stored(a.out[0], a.out_spec[0], e.channels), stored(a.in[0], a.in_spec[0], e.channels),
-         stored(a.in[1], a.in_spec[1], e.channels), e.images, e.pixels, e.channels);
+  const Stored y = stored(a.out[0], a.out_spec[0], e.channels),
+               x = stored(a.in[0], a.in_spec[0], e.channels);
+  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)), a, y,
+         x, stored(a.in[1], a.in_spec[1], e.channels), e.images, e.pixels, e.channels,
+         row_fours_apart(e.channels, y, x));
 }
 
 void run_dot_channels(const KernelArgs& a) {

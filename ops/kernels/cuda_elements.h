@@ -4,6 +4,8 @@
 // then, and a warp's lie side by side. The formulas are the functors of the CPU's kernels. In-place
 // forms work because a thread has read all of its elements before it writes the first.
 #pragma once
+#include <utility>
+
 #include "core/cuda/launch.h"
 #include "ops/kernels/element_types.h"
 #include "ops/kernels/float_types.h"
@@ -37,6 +39,17 @@ inline Stored stored(const void* data, const TensorSpec& spec, int64_t width = k
                      BitMeaning bit = {}) {
   const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && width % kGroup == 0;
   return {const_cast<void*>(data), spec.dtype, aligned, bit.inside, bit.outside};
+}
+
+// f32 from an address on.
+inline Stored floats(const void* data, int64_t width) {
+  return stored(data, {{}, DType::f32}, width);
+}
+// What a kernel finds the address of, in groups that begin where it does.
+__device__ inline Stored stored_at(const void* data, DType type = DType::f32) {
+  return {.data = const_cast<void*>(data),
+          .type = type,
+          .vector = reinterpret_cast<uintptr_t>(data) % 16 == 0};
 }
 
 // One element, of any floating-point storage.
@@ -182,6 +195,30 @@ __device__ inline void store4(const Stored& y, int64_t i, int n, const float* v)
   }
 }
 
+// The same of two elements; i is even.
+__device__ inline void load2(const Stored& x, int64_t i, int n, float* v) {
+  if (!x.vector || n < 2) {
+    v[0] = n > 0 ? load1(x, i) : 0, v[1] = n > 1 ? load1(x, i + 1) : 0;
+  } else if (x.type == DType::f32) {
+    const float2 a = *reinterpret_cast<const float2*>(static_cast<const float*>(x.data) + i);
+    v[0] = a.x, v[1] = a.y;
+  } else {
+    const uint32_t word =
+        *reinterpret_cast<const uint32_t*>(static_cast<const uint16_t*>(x.data) + i);
+    x.type == DType::bf16 ? unpack<bf16>(word, v) : unpack<f16>(word, v);
+  }
+}
+__device__ inline void store2(const Stored& y, int64_t i, int n, const float* v) {
+  if (!y.vector || n < 2) {
+    for (int k = 0; k < n; ++k) store1(y, i + k, v[k]);
+  } else if (y.type == DType::f32) {
+    *reinterpret_cast<float2*>(static_cast<float*>(y.data) + i) = make_float2(v[0], v[1]);
+  } else {
+    *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(y.data) + i) =
+        y.type == DType::bf16 ? pack<bf16>(v) : pack<f16>(v);
+  }
+}
+
 // The eight elements of thread number t, of n: side by side, or two fours `apart`.
 struct Eight {
   int64_t at[2];  // the fours
@@ -207,6 +244,12 @@ struct Eight {
     return left < 0 ? 0 : left < 4 ? int(left) : 4;
   }
 };
+// Whether threads are to take two fours: where some are f32 and none are bits, whose eight lie in a
+// byte.
+template <class... S> bool fours_apart(const S&... all) {
+  return ((all.data && all.type == DType::f32) || ...) &&
+         !((all.data && all.type == DType::bit) || ...);
+}
 inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) {
   return {blocks_of(groups, kThreads), file, line};
@@ -225,17 +268,56 @@ __device__ inline RowGroup row_group(int64_t rows, int64_t width, int per = kGro
   return {row, column, row * width + column, width - column < per ? int(width - column) : per};
 }
 
+// The same of eight elements as two fours, which lie in a row one behind the other, or as Eight's
+// `apart`: then rows are multiples of four, and the fours may lie in different ones.
+struct RowEight {
+  int64_t row[2], column[2], at[2];
+  int n[2];  // elements of each four
+  bool apart;
+
+  __device__ RowEight(int64_t rows, int64_t width, bool are_apart) : apart(are_apart) {
+    if (apart) {
+      const Eight eight(thread_number(), rows * width, true);
+#pragma unroll
+      for (int four = 0; four < 2; ++four) {
+        at[four] = eight.at[four], n[four] = eight.size(four);
+        row[four] = n[four] ? divide(at[four], width) : 0;
+        column[four] = n[four] ? at[four] - row[four] * width : 0;
+      }
+    } else {
+      const RowGroup g = row_group(rows, width);
+      row[0] = row[1] = g.row, column[0] = g.column, column[1] = g.column + 4;
+      at[0] = g.at, at[1] = g.at + 4;
+      n[0] = g.n < 4 ? g.n : 4, n[1] = g.n - n[0];
+    }
+  }
+  __device__ bool none() const { return n[0] == 0; }
+  // Elements at place[0] and place[1] of x, where the thread's own columns are.
+  __device__ void load(const Stored& x, const int64_t (&place)[2], float* v) const {
+    if (!apart) return load8(x, place[0], n[0] + n[1], v);
+    load4(x, place[0], n[0], v), load4(x, place[1], n[1], v + 4);
+  }
+  __device__ void load(const Stored& x, float* v) const { load(x, at, v); }
+  // Of one row that stands for all.
+  __device__ void load_row(const Stored& x, float* v) const { load(x, column, v); }
+  __device__ void store(const Stored& y, const float* v) const {
+    if (!apart) return store8(y, at[0], n[0] + n[1], v);
+    store4(y, at[0], n[0], v), store4(y, at[1], n[1], v + 4);
+  }
+};
+template <class... S> bool row_fours_apart(int64_t width, const S&... all) {
+  return width % kGroup == 0 && fours_apart(all...);
+}
+
 template <int N> struct Operands {
   Stored in[N];
   Stored out;
   int64_t n;
   bool apart = false;  // Eight's
 
-  // Where some are f32 and none are bits, whose eight lie in a byte.
   void choose_eights() {
-    bool wide = out.type == DType::f32, bits = out.type == DType::bit;
-    for (const Stored& x : in) wide |= x.type == DType::f32, bits |= x.type == DType::bit;
-    apart = wide && !bits;
+    apart = [&]<size_t... K>(std::index_sequence<K...>) { return fours_apart(in[K]..., out); }
+    (std::make_index_sequence<N>{});
   }
 };
 
@@ -255,6 +337,10 @@ template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
   }
   eight.store(a.out, y);
 }
+
+struct Same {
+  PAL_HD float operator()(float x) const { return x; }
+};
 
 template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N == 1 || N == 2);

@@ -200,8 +200,8 @@ template <class F> __device__ double tree_sum(int64_t count, double* shared, F f
     __syncthreads();
     if (threadIdx.x < width) shared[threadIdx.x] += shared[threadIdx.x + width];
   }
-  const double sum = shared[0];
-  __syncthreads();  // thread 0 has read it
+  const double sum = threadIdx.x ? 0 : shared[0];  // which thread 0 wrote last
+  __syncthreads();
   return sum;
 }
 

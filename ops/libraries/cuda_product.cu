@@ -100,6 +100,14 @@ bool read_algorithm(const std::string& text, cublasLtMatmulAlgo_t& to) {
   return true;
 }
 
+std::string text_of(const ProductShape& s) {
+  const auto matrix = [](int64_t rows, int64_t columns) {
+    return "(" + std::to_string(rows) + ", " + std::to_string(columns) + ")";
+  };
+  return (s.batch > 1 ? std::to_string(s.batch) + " times " : "") + matrix(s.m, s.k) + " by " +
+         matrix(s.k, s.n) + ", " + to_string(s.in) + " to " + to_string(s.out);
+}
+
 // What the heuristics say of an algorithm. (nvcc 13.0 fails at a vector of the library's own.)
 struct LtCandidate {
   cublasLtMatmulAlgo_t algo;
@@ -133,6 +141,8 @@ struct CudaProduct::Parts {
   cublasLtHandle_t blas = nullptr;
   bool bias = false;
   Epilogue epilogue = Epilogue::none;
+  std::string what;  // "(64, 128) by (128, 32), bf16 to f32"
+  std::string by = "cuBLASLt, its first guess";
 
   void make_epilogue(Epilogue wanted, int64_t row) {
     epilogue = wanted;
@@ -174,9 +184,8 @@ struct CudaProduct::Parts {
       if (each.state == CUBLAS_STATUS_SUCCESS) out.push_back({each.algo, each.workspaceSize});
     }
     if (out.empty()) {
-      throw DeviceError("[" + std::string(op) +
-                        "] cuBLASLt has no algorithm for this product (status " +
-                        std::to_string(int(status)) + ")");
+      throw DeviceError("[" + std::string(op) + "] cuBLASLt has no algorithm for " + what +
+                        " (status " + std::to_string(int(status)) + ")");
     }
     return out;
   }
@@ -198,19 +207,24 @@ struct CudaProduct::Parts {
     cublasLtMatmulAlgo_t kept{};
     if (choices) {
       const std::optional<std::string> known = choices->find(key);
-      if (known && read_algorithm(*known, kept) && take(kept, most)) return;
+      if (known && read_algorithm(*known, kept) && take(kept, most)) {
+        by = "cuBLASLt, as chosen before";
+        return;
+      }
     }
     const auto found = candidates(most, choices ? kCandidates : 1, op);
     const bool several = found.size() > 1;
     std::optional<size_t> fastest;
     if (several && choices->may_measure()) fastest = fastest_of(found, cuda_of(device), shape, p);
+    if (fastest) by = "cuBLASLt, timed";
     const cublasLtMatmulAlgo_t& chosen = found[fastest.value_or(0)].algo;
     if (several) {
       const std::string known = choices->keep(key, text_of(chosen), fastest.has_value());
       if (read_algorithm(known, kept) && take(kept, most)) return;
     }
     if (!take(chosen, most)) {
-      throw DeviceError("[" + std::string(op) + "] cuBLASLt refuses the algorithm that it names");
+      throw DeviceError("[" + std::string(op) +
+                        "] cuBLASLt refuses the algorithm that it names for " + what);
     }
   }
 
@@ -257,6 +271,7 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
   Parts& s = *parts_;
   s.blas = cuda_of(device).blas();
   s.bias = shape.bias, s.boundaries = boundaries;
+  s.what = text_of(shape);
   s.product.destroy = lt.desc_destroy;
   const cublasComputeType_t compute =
       device.tf32 && shape.in == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -277,6 +292,7 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
 }
 CudaProduct::~CudaProduct() = default;
 
+const std::string& CudaProduct::by() const { return parts_->by; }
 Epilogue CudaProduct::epilogue() const { return parts_->epilogue; }
 int64_t CudaProduct::workspace() const { return align_up(library_workspace(parts_->workspace)); }
 
@@ -294,13 +310,14 @@ void CudaProduct::Parts::start(cudaStream_t stream, const void* a, const void* b
   }
   const float one = 1, beta = sum ? 1 : 0;
   if (!sum) sum = c;
-  const auto off = [](const void* p, int64_t boundary) {
-    return reinterpret_cast<uintptr_t>(p) % uintptr_t(boundary) != 0;
+  const auto expect = [&](const char* which, const void* p, int64_t boundary) {
+    if (reinterpret_cast<uintptr_t>(p) % uintptr_t(boundary) == 0) return;
+    throw DeviceError("cuda_product.cu: of " + what + ", the " + which + " is not on " +
+                      std::to_string(boundary) + " bytes, as its rows are");
   };
-  if (off(a, boundaries.a) || off(b, boundaries.b) || off(sum, boundaries.c) ||
-      off(c, boundaries.c) || (bias && off(bias_row, boundaries.bias))) {
-    throw DeviceError("cuda_product.cu: an operand does not begin where its rows do");
-  }
+  expect("first operand", a, boundaries.a), expect("second operand", b, boundaries.b);
+  expect("sum", sum, boundaries.c), expect("result", c, boundaries.c);
+  if (bias) expect("bias", bias_row, boundaries.bias);
   // Transposed, as the library sees it: the second operand comes first.
   check_blas(cublas_lt().matmul(blas, product.get, &one, b, left.get, a, right.get, &beta, sum,
                                 result.get, c, result.get, &algorithm,

@@ -26,6 +26,8 @@ class CudaProduct {
   // What was asked for, or none where the library has no algorithm that does it.
   Epilogue epilogue() const;
   int64_t workspace() const;
+  // "cuBLASLt, timed": by whose code, and how its algorithm was chosen.
+  const std::string& by() const;
   // c = a b (+ sum) (+ bias, where the shape has one), through the epilogue. sum: null, c itself,
   // or elsewhere. mask: of relu_grad, on a boundary of kMaskBoundary bytes.
   void run(cudaStream_t stream, const void* a, const void* b, const void* sum, void* c,

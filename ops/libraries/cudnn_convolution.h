@@ -1,6 +1,9 @@
 // A convolution or a gradient of one as cuDNN's, prepared once and run many times; always by an
 // algorithm that gives the same bits again.
 #pragma once
+#include <memory>
+#include <string>
+
 #include "core/boundary.h"
 #include "core/cuda/launch.h"
 #include "ops/libraries/conv_shape.h"
@@ -40,20 +43,21 @@ struct CudnnBoundaries {
   int64_t a = kWidestBoundary, b = kWidestBoundary, out = kWidestBoundary, bias = kWidestBoundary;
 };
 
-// A weight gradient in f32 of operands in 16 bits (`type`), which the other does not do: by the
-// graph API. It adds to nothing. Null as above.
-[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_weight_grad(const Device& device,
-                                                                  const ConvShape& shape,
-                                                                  DType type,
-                                                                  const CudnnBoundaries& boundaries,
-                                                                  int64_t most_workspace);
-
-// A forward convolution whose f32 bias, and relu where there is one, are added to its sums before
-// they are rounded, in one call: by the graph API. relu is done where the library does it with the
-// same sums as without. It adds to nothing. Null as above, without a bias, and in f32 that is
-// multiplied as such: the engines that fuse are for tensor cores.
-[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_with_epilogue(
-    const Device& device, const ConvShape& shape, DType type, bool relu,
-    const CudnnBoundaries& boundaries, int64_t most_workspace);
+// A convolution for the graph API, of operands in `type` with sums in f32: in 16 bits, or in f32
+// that may be rounded to TF32. It adds to nothing. A forward one adds its f32 bias, and does relu
+// where that is wanted and the library does it with the same sums as without, before the sums are
+// rounded to `result`.
+struct GraphConvolution {
+  ConvKind kind;
+  const ConvShape& shape;
+  DType type, result;
+  bool relu = false;  // of a forward one
+  CudnnBoundaries boundaries = {};
+  int64_t most_workspace = 0;
+};
+// Null as above, of exact f32, and where a sum is there already; what the library refused, or why
+// relu is not done, is in `why_not`.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_convolution_graph(
+    const Device& device, const GraphConvolution& convolution, std::string* why_not = nullptr);
 
 }  // namespace pal

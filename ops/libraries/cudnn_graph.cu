@@ -17,14 +17,24 @@ std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& extents) 
   return strides;
 }
 
-// Also: sums in f32, of the operands as they are.
-bool gives_its_bits_again(const GraphObject& config) {
-  GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+// The engine of a configuration.
+bool ask_engine(const GraphObject& config, const GraphObject& engine) {
   std::vector one{engine.get()};
-  config.ask(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, one);
+  int64_t count = 0;
+  return config.ask(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, one, count);
+}
+
+// Whether it is known to give the same bits each time, with sums in f32, of the operands as they
+// are.
+bool may_be_taken(const GraphObject& config) {
+  const GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  notes.resize(
-      size_t(engine.ask(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes)));
+  int64_t count = 0;
+  if (!ask_engine(config, engine) ||
+      !engine.ask(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes, count)) {
+    return false;
+  }
+  notes.resize(std::min(notes.size(), size_t(count)));
   return std::ranges::none_of(notes, [](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
@@ -39,28 +49,31 @@ bool gives_its_bits_again(const GraphObject& config) {
 
 // The engine's number, then its knobs, two numbers each; empty where the library does not say.
 std::vector<int64_t> settings_of(const GraphObject& config) {
-  GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  std::vector one{engine.get()};
+  const GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   std::vector<int64_t> out(1), value(1);
   std::vector<cudnnBackendKnobType_t> type(1);
-  std::vector<cudnnBackendDescriptor_t> results;
-  std::vector<std::unique_ptr<GraphObject>> knobs;
   int64_t count = 0;
-  auto ask = [&](const GraphObject& of, cudnnBackendAttributeName_t name,
-                 cudnnBackendAttributeType_t kind,
-                 auto& to) { return of.try_ask(name, kind, to, count) == CUDNN_STATUS_SUCCESS; };
-  constexpr auto kPart = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  if (!ask(config, CUDNN_ATTR_ENGINECFG_ENGINE, kPart, one)) return {};
-  if (!ask(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, out)) return {};
-  if (!ask(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, kPart, results)) return {};
-  for (int64_t i = 0; i < count; ++i) {
+  if (!ask_engine(config, engine) ||
+      !engine.ask(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, out, count)) {
+    return {};
+  }
+  // At most one of each type, which are filled at once.
+  std::vector<std::unique_ptr<GraphObject>> knobs;
+  std::vector<cudnnBackendDescriptor_t> results;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
     knobs.push_back(std::make_unique<GraphObject>(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
     results.push_back(knobs.back()->get());
   }
-  if (!ask(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, kPart, results)) return {};
+  if (!config.ask(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, results,
+                  count)) {
+    return {};
+  }
+  knobs.resize(std::min(knobs.size(), size_t(count)));
   for (const auto& knob : knobs) {
-    if (!ask(*knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type)) return {};
-    if (!ask(*knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value)) return {};
+    if (!knob->ask(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type, count) ||
+        !knob->ask(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value, count)) {
+      return {};
+    }
     out.push_back(type[0]), out.push_back(value[0]);
   }
   return out;
@@ -98,22 +111,42 @@ const GraphObject& CudnnGraph::windows(const CudnnShape& shape) {
 }
 
 bool CudnnGraph::choose(int64_t most_workspace, const CudnnGraph* like) {
-  if (!taken_ || (like && like->settings_.empty())) return false;
   const GraphObject& graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, [&](GraphObject& whole) {
+    if (!why_not_.empty()) return;  // of the parts
     whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_)
         .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle_});
   });
-  if (!taken_) return false;
+  if (!why_not_.empty()) return false;
+  int offered = 0, other_bits = 0, other_engine = 0, no_plan = 0, too_large = 0;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const auto& engine : engines(graph, mode)) {
-      if (!gives_its_bits_again(*engine)) continue;
+    for (auto& engine : engines(graph, mode)) {
+      ++offered;
+      if (!may_be_taken(*engine)) {
+        ++other_bits;
+        continue;
+      }
       std::vector<int64_t> settings = settings_of(*engine);
-      if (like && settings != like->settings_) continue;
-      if (!plan(*engine, most_workspace)) continue;
-      settings_ = std::move(settings);
+      if (like && (settings.empty() || settings != like->settings_)) {
+        ++other_engine;
+        continue;
+      }
+      switch (plan(*engine, most_workspace)) {
+        case Planned::no_plan: ++no_plan; continue;
+        case Planned::too_large: ++too_large; continue;
+        case Planned::yes: break;
+      }
+      settings_ = std::move(settings), engine_ = std::move(engine);
       return true;
     }
   }
+  const auto part_of = [&](int count, const char* what) {
+    return count ? ", " + std::to_string(count) + " " + what : "";
+  };
+  why_not_ = std::to_string(offered) + " engines are offered" +
+             part_of(other_bits, "of which give other bits or are not described") +
+             part_of(other_engine, "of which are others than without relu") +
+             part_of(no_plan, "of which have no plan") +
+             part_of(too_large, "of which want more workspace");
   return false;
 }
 
@@ -130,9 +163,8 @@ void CudnnGraph::run(cudaStream_t stream, const std::vector<Bound>& tensors,
   operands.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, numbers)
       .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, data)
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector<void*>{scratch});
-  check_taken(operands.finish()
-                  ? cudnn_library()->backend_execute(handle_, plan_->get(), operands.get())
-                  : CUDNN_STATUS_NOT_SUPPORTED);
+  if (!operands.finish()) throw DeviceError("cudnn_graph.cu: cuDNN: " + operands.refusal());
+  check_taken(cudnn_library()->backend_execute(handle_, plan_->get(), operands.get()));
 }
 
 // Configured engines, best first.
@@ -142,12 +174,12 @@ CudnnGraph::Objects CudnnGraph::engines(const GraphObject& graph,
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector{mode});
   Objects out;
-  if (!heuristics.try_finish()) return out;  // a part of the library may be missing
+  if (!heuristics.finish()) return out;
   std::vector<cudnnBackendDescriptor_t> results;
   int64_t count = 0, filled = 0;
   const auto ask = [&](int64_t& how_many) {
-    return heuristics.try_ask(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, results,
-                              how_many) == CUDNN_STATUS_SUCCESS;
+    return heuristics.ask(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, results,
+                          how_many);
   };
   if (!ask(count)) return out;
   for (int64_t i = 0; i < count; ++i) {
@@ -158,16 +190,19 @@ CudnnGraph::Objects CudnnGraph::engines(const GraphObject& graph,
   return out;
 }
 
-bool CudnnGraph::plan(const GraphObject& config, int64_t most_workspace) {
+CudnnGraph::Planned CudnnGraph::plan(const GraphObject& config, int64_t most_workspace) {
   auto made = std::make_unique<GraphObject>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   made->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle_})
       .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-  if (!made->try_finish()) return false;
   std::vector<int64_t> bytes(1);
-  made->ask(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, bytes);
-  if (bytes[0] > most_workspace) return false;
+  int64_t count = 0;
+  if (!made->finish() ||
+      !made->ask(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, bytes, count)) {
+    return Planned::no_plan;
+  }
+  if (bytes[0] > most_workspace) return Planned::too_large;
   plan_ = std::move(made), bytes_ = bytes[0];
-  return true;
+  return Planned::yes;
 }
 
 }  // namespace pal

@@ -4,6 +4,7 @@
 // docs/decisions/cudnn-convolutions.md has the reasons.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/cuda/cudnn.h"
@@ -13,10 +14,12 @@
 
 namespace pal {
 
-// An object of the graph API: its attributes are set, it is finished, and may be used.
+// An object of the graph API: its attributes are set, it is finished, and may be used. What the
+// library does not take, for whatever reason, is done without: engines are compiled as they are
+// planned, and parts of the library may be missing.
 class GraphObject {
  public:
-  explicit GraphObject(cudnnBackendDescriptorType_t type) {
+  explicit GraphObject(cudnnBackendDescriptorType_t type) : type_(type) {
     object_.destroy = library_.backend_destroy;
     check_cudnn(library_.backend_create(type, &object_.get));
   }
@@ -28,8 +31,10 @@ class GraphObject {
   template <class T>
   GraphObject& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                    const std::vector<T>& values) {
-    if (!refused_)
-      take(library_.backend_set(get(), name, type, int64_t(values.size()), values.data()));
+    if (refusal_.empty()) {
+      take(library_.backend_set(get(), name, type, int64_t(values.size()), values.data()),
+           "attribute " + std::to_string(int(name)));
+    }
     return *this;
   }
   GraphObject& set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& numbers) {
@@ -40,39 +45,30 @@ class GraphObject {
   }
   // Whether the library takes it.
   bool finish() {
-    if (!refused_) take(library_.backend_finalize(get()));
-    return !refused_;
+    if (refusal_.empty()) take(library_.backend_finalize(get()), "as a whole");
+    return refusal_.empty();
   }
+  // "descriptor 13, attribute 904: CUDNN_STATUS_BAD_PARAM (2000)"; empty: it was taken so far.
+  const std::string& refusal() const { return refusal_; }
 
-  // The same of what may fail in other ways too, and be done without: engines of several operations
-  // are compiled as they are planned.
-  bool try_finish() const {
-    return !refused_ && library_.backend_finalize(get()) == CUDNN_STATUS_SUCCESS;
-  }
-
-  // At most as many as `values` has; -> how many there are.
+  // At most as many as `values` has; `count`: how many there are.
   template <class T>
-  int64_t ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-              std::vector<T>& values) const {
-    int64_t count = 0;
-    check_cudnn(try_ask(name, type, values, count));
-    return count;
-  }
-  template <class T>
-  cudnnStatus_t try_ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                        std::vector<T>& values, int64_t& count) const {
-    return library_.backend_get(get(), name, type, int64_t(values.size()), &count, values.data());
+  bool ask(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+           std::vector<T>& values, int64_t& count) const {
+    return library_.backend_get(get(), name, type, int64_t(values.size()), &count, values.data()) ==
+           CUDNN_STATUS_SUCCESS;
   }
 
  private:
-  void take(cudnnStatus_t status) {
-    refused_ = is_refusal(status);
-    if (!refused_) check_cudnn(status);
+  void take(cudnnStatus_t status, const std::string& what) {
+    if (status == CUDNN_STATUS_SUCCESS) return;
+    refusal_ = "descriptor " + std::to_string(int(type_)) + ", " + what + ": " + text_of(status);
   }
 
   const Cudnn& library_ = *cudnn_library();
+  cudnnBackendDescriptorType_t type_;
   LibraryObject<cudnnBackendDescriptor_t, cudnnStatus_t> object_;
-  bool refused_ = false;
+  std::string refusal_;
 };
 
 struct GraphTensor {
@@ -94,7 +90,7 @@ class CudnnGraph {
   template <class F> const GraphObject& part(cudnnBackendDescriptorType_t type, F f) {
     GraphObject& object = *parts_.emplace_back(std::make_unique<GraphObject>(type));
     f(object);
-    taken_ &= object.finish();
+    if (!object.finish() && why_not_.empty()) why_not_ = object.refusal();
     return object;
   }
   template <class F> void operation(cudnnBackendDescriptorType_t type, F f) {
@@ -105,6 +101,8 @@ class CudnnGraph {
   // Operands in f32 may be rounded to TF32. `like`: the engine is to be the one that was chosen for
   // that graph, with the same settings, so that it adds in the same order.
   bool choose(int64_t most_workspace, const CudnnGraph* like = nullptr);
+  // Where it was not: what was refused, or what became of the engines.
+  const std::string& why_not() const { return why_not_; }
   int64_t workspace() const { return library_workspace(bytes_); }
 
   // A tensor of those that are in memory.
@@ -118,15 +116,16 @@ class CudnnGraph {
   using Objects = std::vector<std::unique_ptr<GraphObject>>;
 
   Objects engines(const GraphObject& graph, cudnnBackendHeurMode_t mode) const;
-  bool plan(const GraphObject& config, int64_t most_workspace);
+  enum class Planned { yes, no_plan, too_large };
+  Planned plan(const GraphObject& config, int64_t most_workspace);
 
   cudnnHandle_t handle_;
   Objects parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
-  std::unique_ptr<GraphObject> plan_;
-  std::vector<int64_t> settings_;  // of the engine that was chosen
-  int64_t bytes_ = 0;              // of workspace
-  bool taken_ = true;
+  std::unique_ptr<GraphObject> engine_, plan_;  // of the engine as it is configured
+  std::vector<int64_t> settings_;               // of the engine that was chosen
+  int64_t bytes_ = 0;                           // of workspace
+  std::string why_not_;
 };
 
 // Extents as the graph API has them.

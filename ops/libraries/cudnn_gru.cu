@@ -15,8 +15,9 @@ template <class H> using RnnObject = LibraryObject<H, cudnnStatus_t>;
 
 class Gru final : public CudnnGru {
  public:
-  Gru(cudnnHandle_t handle, const CudnnGruShape& shape, cudnnMathType_t math)
-      : handle_(handle), shape_(shape) {
+  // `handle`: what it is described with.
+  Gru(CudaDevice& device, cudnnHandle_t handle, const CudnnGruShape& shape, cudnnMathType_t math)
+      : device_(device), handle_(handle), shape_(shape) {
     describe_layer(math);
     describe_data(x_, shape.inputs);
     describe_data(y_, shape.hidden);
@@ -45,32 +46,37 @@ class Gru final : public CudnnGru {
     return out;
   }
 
-  void forward(cudaStream_t stream, const void* x, const void* weights, void* y, void* reserve,
+  void forward(const Queue& queue, const void* x, const void* weights, void* y, void* reserve,
                std::byte* workspace) const override {
-    check_cudnn(library_.set_stream(handle_, stream));
-    check(library_.rnn_forward(handle_, layer_.get, CUDNN_FWD_MODE_TRAINING, nullptr, x_.get, x,
+    const cudnnHandle_t handle = handle_on(queue);
+    check(library_.rnn_forward(handle, layer_.get, CUDNN_FWD_MODE_TRAINING, nullptr, x_.get, x,
                                y_.get, y, h_.get, nullptr, nullptr, nullptr, nullptr, nullptr,
                                weights_, weights, workspace_,
                                library_scratch(workspace, int64_t(workspace_)), reserve_, reserve));
   }
-  void data_grad(cudaStream_t stream, const void* y, const void* dy, const void* weights, void* dx,
+  void data_grad(const Queue& queue, const void* y, const void* dy, const void* weights, void* dx,
                  void* reserve, std::byte* workspace) const override {
-    check_cudnn(library_.set_stream(handle_, stream));
+    const cudnnHandle_t handle = handle_on(queue);
     check(library_.rnn_data_grad(
-        handle_, layer_.get, nullptr, y_.get, y, dy, x_.get, dx, h_.get, nullptr, nullptr, nullptr,
+        handle, layer_.get, nullptr, y_.get, y, dy, x_.get, dx, h_.get, nullptr, nullptr, nullptr,
         nullptr, nullptr, nullptr, nullptr, weights_, weights, workspace_,
         library_scratch(workspace, int64_t(workspace_)), reserve_, reserve));
   }
-  void weight_grad(cudaStream_t stream, const void* x, const void* y, void* gradients,
-                   void* reserve, std::byte* workspace) const override {
-    check_cudnn(library_.set_stream(handle_, stream));
-    check(library_.rnn_weight_grad(handle_, layer_.get, CUDNN_WGRAD_MODE_ADD, nullptr, x_.get, x,
+  void weight_grad(const Queue& queue, const void* x, const void* y, void* gradients, void* reserve,
+                   std::byte* workspace) const override {
+    const cudnnHandle_t handle = handle_on(queue);
+    check(library_.rnn_weight_grad(handle, layer_.get, CUDNN_WGRAD_MODE_ADD, nullptr, x_.get, x,
                                    h_.get, nullptr, y_.get, y, weights_, gradients, workspace_,
                                    library_scratch(workspace, int64_t(workspace_)), reserve_,
                                    reserve));
   }
 
  private:
+  cudnnHandle_t handle_on(const Queue& queue) const {
+    const cudnnHandle_t handle = cudnn_of(device_, queue.id);
+    check_cudnn(library_.set_stream(handle, static_cast<cudaStream_t>(queue.stream)));
+    return handle;
+  }
   static void check(cudnnStatus_t status, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
     check_taken(status, "recurrent layer", file, line);
@@ -128,6 +134,7 @@ class Gru final : public CudnnGru {
   }
 
   const Cudnn& library_ = *cudnn_library();
+  CudaDevice& device_;
   cudnnHandle_t handle_;
   CudnnGruShape shape_;
   RnnObject<cudnnDropoutDescriptor_t> dropout_;
@@ -149,7 +156,7 @@ std::unique_ptr<CudnnGru> cudnn_gru(const Device& device, const CudnnGruShape& s
   const cudnnMathType_t math = s.type != DType::f32 ? CUDNN_TENSOR_OP_MATH
                                : device.tf32        ? CUDNN_DEFAULT_MATH
                                                     : CUDNN_FMA_MATH;
-  auto gru = std::make_unique<Gru>(handle, s, math);
+  auto gru = std::make_unique<Gru>(cuda_of(device), handle, s, math);
   if (gru->refused()) return nullptr;
   return gru;
 }

@@ -30,18 +30,18 @@ class CudnnGru {
   virtual int64_t weights() const = 0;    // bytes of all of them together, and of their gradients
   virtual int64_t reserve() const = 0;
 
-  // Where the parts lie in such memory, which begins on a boundary of kAlignment bytes.
+  // Where the parts lie in such memory, which begins on a boundary of kLibraryBoundary bytes.
   virtual CudnnGruParts parts(void* weights) const = 0;
 
   // From zero, over all steps of all rows: (steps, batch, inputs) -> (steps, batch, hidden), and
   // the reserve.
-  virtual void forward(cudaStream_t stream, const void* x, const void* weights, void* y,
+  virtual void forward(const Queue& queue, const void* x, const void* weights, void* y,
                        void* reserve, std::byte* workspace) const = 0;
   // The reserve is changed, into what weight_grad wants.
-  virtual void data_grad(cudaStream_t stream, const void* y, const void* dy, const void* weights,
+  virtual void data_grad(const Queue& queue, const void* y, const void* dy, const void* weights,
                          void* dx, void* reserve, std::byte* workspace) const = 0;
   // Added to what is in `gradients`, which lie as the weights do.
-  virtual void weight_grad(cudaStream_t stream, const void* x, const void* y, void* gradients,
+  virtual void weight_grad(const Queue& queue, const void* x, const void* y, void* gradients,
                            void* reserve, std::byte* workspace) const = 0;
 };
 

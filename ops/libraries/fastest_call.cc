@@ -1,6 +1,6 @@
 // Rounds of all calls by turns, so that a clock that falls meanwhile falls for all of them. Calls
 // are recorded and replayed: one by one the host may take longer to queue a short one than the
-// device to do it.
+// device to do it. Long ones are called once a round, and those that are far behind no more.
 #include "ops/libraries/fastest_call.h"
 
 #include <algorithm>
@@ -10,59 +10,100 @@
 namespace pal {
 namespace {
 
-constexpr int kRounds = 5;  // the first of which loads and warms
-constexpr int kCalls = 16;  // a round
-constexpr double kAsFast = 1.03;
+constexpr int kRounds = 4;                  // that are timed
+constexpr int kMostCalls = 16;              // a round
+constexpr int64_t kRoundNs = 5'000'000;     // that calls of a round may take, if it is not one
+constexpr double kAsFast = 1.03, kFar = 2;  // times the fastest
 constexpr int64_t kLeftOut = INT64_MAX;
 
-void queue_calls(const std::function<void(size_t)>& call, size_t i) {
-  for (int n = 0; n < kCalls; ++n) call(i);
-}
+// Of all candidates.
+class Trial {
+ public:
+  Trial(Accelerator& device, size_t count, const std::function<void(size_t)>& call)
+      : device_(device), call_(call), graphs_(count), ns_(count, kLeftOut - 1) {}
 
-// Null: the device does not record it.
-Accelerator::Graph recorded(Accelerator& device, const std::function<void(size_t)>& call,
-                            size_t i) {
-  device.begin_recording();
-  try {
-    queue_calls(call, i);
-    return device.end_recording();
-  } catch (const RecordingRefused&) {
-    device.abandon_recording();
-    return nullptr;
-  } catch (...) {
-    device.abandon_recording();
-    throw;
+  std::optional<size_t> fastest() {
+    device_.synchronize();
+    // The first call loads what it needs, the second says how many there may be.
+    for (int n = 0; n < 2; ++n) {
+      each([&](size_t i) { ns_[i] = timed([&] { call_(i); }); });
+    }
+    if (least() == kLeftOut) return {};
+    calls_ = int(std::clamp<int64_t>(kRoundNs / std::max<int64_t>(least(), 1), 1, kMostCalls));
+    drop_those_behind();
+    each([&](size_t i) {
+      graphs_[i] = recorded(i);
+      ns_[i] = kLeftOut - 1;
+    });
+    for (int round = 0; round < kRounds; ++round) {
+      each([&](size_t i) {
+        ns_[i] = std::min(ns_[i],
+                          timed([&] { graphs_[i] ? device_.replay(graphs_[i]) : queue_calls(i); }));
+      });
+    }
+    const int64_t best = least();
+    if (best == kLeftOut) return {};
+    const auto is_as_fast = [&](int64_t ns) { return double(ns) <= kAsFast * double(best); };
+    return size_t(std::find_if(ns_.begin(), ns_.end(), is_as_fast) - ns_.begin());
   }
-}
+
+ private:
+  // Of those that are left; one that fails is left out.
+  void each(const std::function<void(size_t)>& f) {
+    for (size_t i = 0; i < ns_.size(); ++i) {
+      if (ns_[i] == kLeftOut) continue;
+      try {
+        f(i);
+      } catch (const DeviceError&) {
+        ns_[i] = kLeftOut;
+      }
+    }
+  }
+  int64_t least() const { return *std::min_element(ns_.begin(), ns_.end()); }
+  void drop_those_behind() {
+    const double most = kFar * double(least());
+    for (int64_t& ns : ns_) {
+      if (double(ns) > most) ns = kLeftOut;
+    }
+  }
+  void queue_calls(size_t i) {
+    for (int n = 0; n < calls_; ++n) call_(i);
+  }
+  int64_t timed(const std::function<void()>& work) {
+    device_.record(from_, kComputeQueue);
+    work();
+    device_.record(to_, kComputeQueue);
+    device_.wait(to_);
+    return device_.ns_between(from_, to_);
+  }
+  // Null: the device does not record it.
+  Accelerator::Graph recorded(size_t i) {
+    device_.begin_recording();
+    try {
+      queue_calls(i);
+      return device_.end_recording();
+    } catch (const RecordingRefused&) {
+      device_.abandon_recording();
+      return nullptr;
+    } catch (...) {
+      device_.abandon_recording();
+      throw;
+    }
+  }
+
+  Accelerator& device_;
+  const std::function<void(size_t)>& call_;
+  const Accelerator::Event from_ = device_.make_timed_event(), to_ = device_.make_timed_event();
+  std::vector<Accelerator::Graph> graphs_;
+  std::vector<int64_t> ns_;  // of a call, then the least of a round
+  int calls_ = 1;            // a round
+};
 
 }  // namespace
 
 std::optional<size_t> fastest_call(Accelerator& device, size_t count,
                                    const std::function<void(size_t)>& call) {
-  const Accelerator::Event from = device.make_timed_event(), to = device.make_timed_event();
-  std::vector<Accelerator::Graph> graphs(count);
-  std::vector<int64_t> least(count, kLeftOut - 1);
-  device.synchronize();
-  for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < count; ++i) {
-      if (least[i] == kLeftOut) continue;
-      try {
-        if (round == 1) graphs[i] = recorded(device, call, i);  // it has run once
-        device.record(from, kComputeQueue);
-        graphs[i] ? device.replay(graphs[i]) : queue_calls(call, i);
-        device.record(to, kComputeQueue);
-      } catch (const DeviceError&) {
-        least[i] = kLeftOut;
-        continue;
-      }
-      device.wait(to);
-      if (round > 0) least[i] = std::min(least[i], device.ns_between(from, to));
-    }
-  }
-  const int64_t best = *std::min_element(least.begin(), least.end());
-  if (best == kLeftOut) return {};
-  const auto is_as_fast = [&](int64_t ns) { return double(ns) <= kAsFast * double(best); };
-  return size_t(std::find_if(least.begin(), least.end(), is_as_fast) - least.begin());
+  return Trial(device, count, call).fastest();
 }
 
 }  // namespace pal

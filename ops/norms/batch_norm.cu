@@ -16,16 +16,16 @@ void run_batch_norm_statistics(const KernelArgs& a) {
 }
 void run_batch_norm_apply(const KernelArgs& a) {
   const NormRows r = all_norm_rows(a.in_spec[0]);
-  NormFinish finish{.relu = a.attrs.as<BatchNormApplyAttrs>().relu};
-  if (const void* residual = input_if_present(a, 5)) {
-    finish.residual = stored(residual, a.in_spec[5], r.channels);
-  }
+  const Stored residual = stored(input_if_present(a, 5), a.in_spec[0], r.channels);
   normalize_elements(a, r, EveryRow{}, a.input(3), a.input(2),
-                     FromDeviation{a.input(1), a.input(4)}, finish);
+                     FromDeviation{floats(a.input(1), r.channels), floats(a.input(4), r.channels)},
+                     residual, a.attrs.as<BatchNormApplyAttrs>().relu);
 }
 void run_batch_norm_infer(const KernelArgs& a) {
-  normalize_elements(a, all_norm_rows(a.in_spec[0]), EveryRow{}, a.input(3), a.input(2),
-                     FromVariance{a.input(1), a.input(4), a.attrs.as<BatchNormAttrs>().eps});
+  const NormRows r = all_norm_rows(a.in_spec[0]);
+  normalize_elements(a, r, EveryRow{}, a.input(3), a.input(2),
+                     FromVariance{floats(a.input(1), r.channels), floats(a.input(4), r.channels),
+                                  a.attrs.as<BatchNormAttrs>().eps});
 }
 void run_batch_norm_grad(const KernelArgs& a) {
   norm_gradient(a, all_norm_rows(a.in_spec[0]), EveryRow{}, a.input(3), a.input(4));

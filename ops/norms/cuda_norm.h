@@ -1,5 +1,5 @@
 // What the kernels of batch_norm and frame_norm share. Sums go through the CPU's chunks of rows: a
-// thread sums a column of a chunk, a block adds up the chunks of a channel in f64 and in order, and
+// thread sums a column of a chunk, a block adds up the chunks of a channel in f64 along a tree, and
 // a third kernel goes through the elements. x may be written over: that comes last.
 #pragma once
 #include "ops/elementwise/activations.h"
@@ -25,7 +25,7 @@ struct NormMoments {
   float *mean, *scale, *mean_out, *rstd_out, *variance_out;
   float* own = nullptr;
 };
-// From the chunks' sums in the workspace: a block adds up those of a channel, in f64 and in order.
+// From the chunks' sums in the workspace: a block adds up those of a channel (tree_sum).
 void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& to,
                     const float* gamma, float eps);
 // The same of the gradient; null: not wanted. `own`: {sum of dy, sum of dy xhat, rows}.
@@ -82,53 +82,72 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* 
 
 // y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread. With relu:
 // max(y (+ residual), 0).
-struct NormFinish {
-  Stored residual{};
-  bool relu = false;
+struct NormElements {
+  Stored y, x, residual{};
+  Stored mean, beta;  // a number a channel
+  bool relu, apart;   // apart: RowEight's
 };
 template <class Valid, class F>
-__global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta,
-                                 NormRows r, Valid valid, F factor, NormFinish finish) {
-  const auto [row, c, at, n] = row_group(r.rows, r.channels);
-  if (n == 0) return;
-  const bool counts = valid(row);
-  float v[kGroup];
-  load8(x, at, n, v);
+__global__ void normalize_kernel(NormElements a, NormRows r, Valid valid, F factor) {
+  const RowEight e(r.rows, r.channels, a.apart);
+  if (e.none()) return;
+  float v[kGroup], mean[kGroup], scale[kGroup], beta[kGroup];
+  e.load(a.x, v), e.load_row(a.mean, mean), factor.load(e, scale), e.load_row(a.beta, beta);
+  const bool counts[2] = {valid(e.row[0]), valid(e.row[1])};
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
-    if (k < n) v[k] = counts ? (v[k] - mean[c + k]) * factor(c + k) + beta[c + k] : 0;
+    v[k] = counts[k / 4] ? (v[k] - mean[k]) * scale[k] + beta[k] : 0;
   }
-  if (finish.residual.data) {
+  if (a.residual.data) {
     float other[kGroup];
-    load8(finish.residual, at, n, other);
+    e.load(a.residual, other);
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(as_stored(y.type, v[k]), other[k]);
+    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(as_stored(a.y.type, v[k]), other[k]);
   }
-  if (finish.relu) {
+  if (a.relu) {
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) v[k] = Relu{}(v[k]);
   }
-  store8(y, at, n, v);
+  e.store(a.y, v);
 }
+// Factors of the thread's channels.
 struct GivenFactor {
-  const float* scale;
-  __device__ float operator()(int64_t c) const { return scale[c]; }
+  Stored scale;
+  __device__ void load(const RowEight& e, float* v) const { e.load_row(scale, v); }
 };
 struct FromVariance {
-  const float *gamma, *variance;
+  Stored gamma, variance;
   float eps;
-  __device__ float operator()(int64_t c) const { return gamma[c] / sqrtf(variance[c] + eps); }
+  __device__ void load(const RowEight& e, float* v) const {
+    float of[kGroup];
+    e.load_row(gamma, v), e.load_row(variance, of);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = v[k] / sqrtf(of[k] + eps);
+  }
 };
 struct FromDeviation {
-  const float *gamma, *rstd;
-  __device__ float operator()(int64_t c) const { return gamma[c] * rstd[c]; }
+  Stored gamma, rstd;
+  __device__ void load(const RowEight& e, float* v) const {
+    float of[kGroup];
+    e.load_row(gamma, v), e.load_row(rstd, of);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = v[k] * of[k];
+  }
 };
 template <class Valid, class F>
 void normalize_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-                        const float* beta, F factor, NormFinish finish = {}) {
-  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), a,
-         stored(a.out[0], a.out_spec[0], r.channels), stored(a.in[0], a.in_spec[0], r.channels),
-         mean, beta, r, valid, factor, finish);
+                        const float* beta, F factor, Stored residual = {}, bool relu = false) {
+  const Stored y = stored(a.out[0], a.out_spec[0], r.channels),
+               x = stored(a.in[0], a.in_spec[0], r.channels);
+  const NormElements elements{.y = y,
+                              .x = x,
+                              .residual = residual,
+                              .mean = floats(mean, r.channels),
+                              .beta = floats(beta, r.channels),
+                              .relu = relu,
+                              .apart = row_fours_apart(r.channels, y, x, residual)};
+  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), a, elements, r,
+         valid, factor);
 }
 
 template <class Valid>
@@ -148,7 +167,8 @@ void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps
   const NormSpace s(a, r);
   norm_moments(a, r, valid, eps, {s.first, s.second, a.output(1), a.output(2), a.output(3)},
                a.input(1));
-  if (a.out[0]) normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{s.second});
+  if (a.out[0])
+    normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{floats(s.second, r.channels)});
 }
 
 // ---- the gradient: dy, x, gamma, (lengths,) mean, rstd -> dx, dgamma, dbeta ----
@@ -175,22 +195,28 @@ __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, cons
 
 struct NormGrad {
   Stored dx, dy, x;
-  const float *gamma, *mean, *rstd, *mean_dy, *slope;
+  Stored gamma, mean, rstd, mean_dy, slope;
+  bool apart;  // RowEight's
 };
 template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid) {
-  const auto [row, c, at, n] = row_group(r.rows, r.channels);
-  if (n == 0) return;
-  const bool counts = valid(row);
-  float d[kGroup], x[kGroup];
-  load8(a.dy, at, n, d), load8(a.x, at, n, x);
+  const RowEight e(r.rows, r.channels, a.apart);
+  if (e.none()) return;
+  float d[kGroup], x[kGroup], factor[kGroup], of[kGroup];
+  e.load(a.dy, d), e.load(a.x, x);
+  e.load_row(a.mean, of);
 #pragma unroll
-  for (int k = 0; k < kGroup; ++k) {
-    const int64_t i = c + k;
-    if (k >= n) continue;
-    d[k] = counts ? a.gamma[i] * a.rstd[i] * (d[k] - a.mean_dy[i] - (x[k] - a.mean[i]) * a.slope[i])
-                  : 0;
-  }
-  store8(a.dx, at, n, d);
+  for (int k = 0; k < kGroup; ++k) x[k] = x[k] - of[k];
+  e.load_row(a.slope, of);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) x[k] = x[k] * of[k];
+  e.load_row(a.mean_dy, of);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) d[k] = d[k] - of[k] - x[k];
+  e.load_row(a.gamma, factor), e.load_row(a.rstd, of);
+  const bool counts[2] = {valid(e.row[0]), valid(e.row[1])};
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) d[k] = counts[k / 4] ? factor[k] * of[k] * d[k] : 0;
+  e.store(a.dx, d);
 }
 
 // The sums of a gradient, which is of operands dy and x.
@@ -209,14 +235,18 @@ void norm_gradient_sums(const KernelArgs& a, const NormRows& r, Valid valid, con
 template <class Valid>
 void norm_gradient_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
                             const float* rstd, const float* mean_dy, const float* slope) {
-  const NormGrad grad{.dx = stored(a.out[0], a.out_spec[0], r.channels),
-                      .dy = stored(a.in[0], a.in_spec[0], r.channels),
-                      .x = stored(a.in[1], a.in_spec[1], r.channels),
-                      .gamma = a.input(2),
-                      .mean = mean,
-                      .rstd = rstd,
-                      .mean_dy = mean_dy,
-                      .slope = slope};
+  const Stored dx = stored(a.out[0], a.out_spec[0], r.channels),
+               dy = stored(a.in[0], a.in_spec[0], r.channels),
+               x = stored(a.in[1], a.in_spec[1], r.channels);
+  const NormGrad grad{.dx = dx,
+                      .dy = dy,
+                      .x = x,
+                      .gamma = floats(a.input(2), r.channels),
+                      .mean = floats(mean, r.channels),
+                      .rstd = floats(rstd, r.channels),
+                      .mean_dy = floats(mean_dy, r.channels),
+                      .slope = floats(slope, r.channels),
+                      .apart = row_fours_apart(r.channels, dx, dy, x)};
   launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad, r,
          valid);
 }

@@ -16,8 +16,10 @@ void run_frames(const KernelArgs& a) {
 }
 void run_frames_infer(const KernelArgs& a) {
   const FrameRows f = frames_of(a);
-  normalize_elements(a, norm_rows(f), ValidRows{f}, a.input(4), a.input(2),
-                     FromVariance{a.input(1), a.input(5), a.attrs.as<FrameNormAttrs>().eps});
+  const NormRows r = norm_rows(f);
+  normalize_elements(a, r, ValidRows{f}, a.input(4), a.input(2),
+                     FromVariance{floats(a.input(1), r.channels), floats(a.input(5), r.channels),
+                                  a.attrs.as<FrameNormAttrs>().eps});
 }
 void run_frames_grad(const KernelArgs& a) {
   const FrameRows f = frames_of(a);
@@ -25,8 +27,9 @@ void run_frames_grad(const KernelArgs& a) {
 }
 void run_frames_apply(const KernelArgs& a) {
   const FrameRows f = frames_of(a);
-  normalize_elements(a, norm_rows(f), ValidRows{f}, a.input(4), a.input(2),
-                     FromDeviation{a.input(1), a.input(5)});
+  const NormRows r = norm_rows(f);
+  normalize_elements(a, r, ValidRows{f}, a.input(4), a.input(2),
+                     FromDeviation{floats(a.input(1), r.channels), floats(a.input(5), r.channels)});
 }
 Prepared prepare_frames(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs) {
   return prepare_norm(norm_rows(FrameRows(in[0], is_batch_first(attrs), nullptr)));

@@ -36,10 +36,6 @@ __device__ inline UpdateStep step_of(const UpdateTensor& t, float lr_factor, flo
           .apply = !t.gate || t.gate[1] != 0};
 }
 
-__device__ inline Stored f32_at(const float* p) {
-  return {.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0};
-}
-
 template <class Rule> struct BlockRule {
   Rule rule;
   UpdateStep step;
@@ -65,9 +61,9 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
     const Eight eight((block * kStretch + k) * blockDim.x + threadIdx.x, t.n, true);
     if (eight.none()) return;
     float w[kGroup], g[kGroup], s[2][kGroup];
-    eight.load(f32_at(t.w), w);
+    eight.load(stored_at(t.w), w);
 #pragma unroll
-    for (int m = 0; m < Rule::kStates; ++m) eight.load(f32_at(t.s[m]), s[m]);
+    for (int m = 0; m < Rule::kStates; ++m) eight.load(stored_at(t.s[m]), s[m]);
     if (step.apply) {
       eight.load(g_in, g);
 #pragma unroll
@@ -77,10 +73,10 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
         w[e] = y.w, s[0][e] = y.first, s[1][e] = y.second;
       }
     }
-    if (t.w_out) eight.store(f32_at(t.w_out), w);
+    if (t.w_out) eight.store(stored_at(t.w_out), w);
 #pragma unroll
     for (int m = 0; m < Rule::kStates; ++m) {
-      if (t.s_out[m]) eight.store(f32_at(t.s_out[m]), s[m]);
+      if (t.s_out[m]) eight.store(stored_at(t.s_out[m]), s[m]);
     }
   }
 }

@@ -23,15 +23,12 @@ struct ProductState {
   bool wants_mask() const { return product->epilogue() == Epilogue::relu_grad; }
 };
 
-struct Convert {
-  PAL_HD float operator()(float x) const { return x; }
-};
 void convert(const KernelArgs& a, void* to, DType to_type, const void* from, DType from_type,
              int64_t n) {
   Operands<1> operands{
       .in = {stored(from, {{n}, from_type})}, .out = stored(to, {{n}, to_type}), .n = n};
   operands.choose_eights();
-  launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), a, operands, Convert{});
+  launch(map_kernel<1, Same>, grid_of_groups(groups_of(n)), a, operands, Same{});
 }
 
 // Whether relu's result is above zero, as bits in rows of `leading` of them; a byte a thread.
@@ -102,7 +99,8 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   if (!s.copy_out) boundaries.c = row_boundary(result);
   if (!s.copy_bias) boundaries.bias = row_boundary({{shape.n}, shape.out});
   // A kernel behind the product does what the library's epilogue is not trusted with.
-  const bool trusted = epilogue != Epilogue::relu_grad || reads_masks_as_written(device, shape.in);
+  const bool trusted =
+      epilogue != Epilogue::relu_grad || reads_masks_as_written(device, shape.in, shape.out);
   s.product = std::make_unique<CudaProduct>(device, op, shape, boundaries,
                                             trusted ? epilogue : Epilogue::none);
   int64_t bytes = s.product->workspace();
@@ -117,7 +115,9 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   s.out_at = reserve(s.copy_out, shape.batch * shape.m * shape.n * f32);
   s.bias_at = reserve(s.copy_bias, shape.n * bits(shape.out) / 8);
   s.mask_at = reserve(s.wants_mask(), shape.m * lt_mask_leading(shape.n) / 8);
-  return {.state = std::move(state), .workspace = bytes};
+  std::string by = s.product->by();
+  if (s.product->epilogue() != epilogue) by += "; relu by a kernel";
+  return {.state = std::move(state), .workspace = bytes, .by = std::move(by)};
 }
 
 void run_matmul_cuda(const KernelArgs& a) {

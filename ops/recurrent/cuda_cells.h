@@ -1,14 +1,16 @@
 // What the kernels of recurrent cells share: some columns of a row a thread, and gates that lie
 // side by side in a row.
 #pragma once
+#include <type_traits>
+
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/operands.h"
 
 namespace pal {
 
 constexpr int kCellThreads = 128;  // the gradient has many values to hold
-// A thread has eight columns, or fewer where there would not be so many threads (512 for each of
-// 132 processors) that wait for memory at once.
+// A thread has eight columns of 16 bits or four of f32, which are 16 bytes; or fewer where there
+// would not be so many threads (512 for each of 132 processors) that wait for memory at once.
 constexpr int64_t kWaitingThreads = 1 << 16;
 constexpr int kFewestColumns = 2;
 
@@ -18,7 +20,7 @@ struct CellTensors {
   Stored in[9], out[3];
   int64_t rows, width;
   const int32_t* lengths;  // null: no sequence ends
-  int per = kGroup;        // columns of a thread
+  int per;                 // columns of a thread
 
   // `state`: one of the operands (rows, width), whose type all have.
   CellTensors(const KernelArgs& a, size_t state, const int32_t* row_lengths = nullptr)
@@ -26,9 +28,9 @@ struct CellTensors {
     const TensorSpec& spec = a.in_spec[state];
     for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
     for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);
+    per = spec.dtype == DType::f32 ? kGroup / 2 : kGroup;
     while (per > kFewestColumns && rows * width < kWaitingThreads * per) per /= 2;
   }
-  __device__ RowGroup group() const { return row_group(rows, width, per); }
   __device__ bool ended(const RowGroup& p, int64_t t) const {
     return lengths && t >= lengths[p.row];
   }
@@ -37,24 +39,49 @@ inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE()
                     int line = __builtin_LINE()) {
   return {blocks_of(cell.rows * blocks_of(cell.width, cell.per), kCellThreads), file, line};
 }
+// f(columns of a thread), as a constant.
+template <class F> void by_columns(const CellTensors& cell, F f) {
+  if (cell.per == 8) return f(std::integral_constant<int, 8>{});
+  if (cell.per == 4) return f(std::integral_constant<int, 4>{});
+  f(std::integral_constant<int, kFewestColumns>{});
+}
+
+// Elements i .. i + n of x as f32, zero from n up to P; i is a multiple of P.
+template <int P> __device__ void load_columns(const Stored& x, int64_t i, int n, float (&v)[P]) {
+  if constexpr (P == 8)
+    load8(x, i, n, v);
+  else if constexpr (P == 4)
+    load4(x, i, n, v);
+  else
+    load2(x, i, n, v);
+}
+template <int P>
+__device__ void store_columns(const Stored& y, int64_t i, int n, const float (&v)[P]) {
+  if constexpr (P == 8)
+    store8(y, i, n, v);
+  else if constexpr (P == 4)
+    store4(y, i, n, v);
+  else
+    store2(y, i, n, v);
+}
 
 // The groups of N gates, side by side in rows of N * width.
-template <int N>
+template <int N, int P>
 __device__ void load_gates(const Stored& gates, const RowGroup& p, int64_t width,
-                           float (&x)[N][kGroup]) {
+                           float (&x)[N][P]) {
 #pragma unroll
-  for (int k = 0; k < N; ++k) load8(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  for (int k = 0; k < N; ++k) load_columns(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
 }
-template <int N>
+template <int N, int P>
 __device__ void store_gates(const Stored& gates, const RowGroup& p, int64_t width,
-                            const float (&x)[N][kGroup]) {
+                            const float (&x)[N][P]) {
 #pragma unroll
-  for (int k = 0; k < N; ++k) store8(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  for (int k = 0; k < N; ++k) store_columns(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
 }
-__device__ inline void load_or_zero(const Stored& x, const RowGroup& p, float* v) {
-  if (x.data) return load8(x, p.at, p.n, v);
+template <int P> __device__ void load_or_zero(const Stored& x, const RowGroup& p, float (&v)[P]) {
+  if (x.data) return load_columns(x, p.at, p.n, v);
 #pragma unroll
-  for (int k = 0; k < kGroup; ++k) v[k] = 0;
+  for (int k = 0; k < P; ++k) v[k] = 0;
 }
 
 }  // namespace pal

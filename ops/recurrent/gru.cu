@@ -6,65 +6,68 @@ namespace pal {
 namespace {
 
 // x, y, h_prev, lengths -> h, gates, y_n
-__global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
+template <int P> __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
   const Stored &h_out = a.out[0], &gates = a.out[1], &y_n = a.out[2];
-  const RowGroup p = a.group();
+  const RowGroup p = row_group(a.rows, a.width, P);
   if (p.n == 0) return;
-  float x[3][kGroup], y[3][kGroup];
+  float x[3][P], y[3][P];
   load_gates(a.in[0], p, a.width, x);
   load_gates(a.in[1], p, a.width, y);
 #pragma unroll
-  for (int k = 0; k < kGroup; ++k) x[0][k] = x[0][k] + y[0][k], x[1][k] = x[1][k] + y[1][k];
+  for (int k = 0; k < P; ++k) x[0][k] = x[0][k] + y[0][k], x[1][k] = x[1][k] + y[1][k];
   if (h_out.data) {
-    float h[kGroup];
-    load8(a.in[2], p.at, p.n, h);
+    float h[P];
+    load_columns(a.in[2], p.at, p.n, h);
     if (!a.ended(p, attrs.t)) {
 #pragma unroll
-      for (int k = 0; k < kGroup; ++k) {
+      for (int k = 0; k < P; ++k) {
         h[k] = GruCell{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k]);
       }
     }
-    store8(h_out, p.at, p.n, h);
+    store_columns(h_out, p.at, p.n, h);
   }
   if (gates.data) store_gates(gates, p, a.width, x);
-  if (y_n.data) store8(y_n, p.at, p.n, y[2]);
+  if (y_n.data) store_columns(y_n, p.at, p.n, y[2]);
 }
 void run_gru(const KernelArgs& a) {
   const CellTensors cell(a, 2, input_if_present<int32_t>(a, 3));
-  launch(gru_cell_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
+  by_columns(cell, [&](auto per) {
+    launch(gru_cell_kernel<per()>, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
+  });
 }
 
 // Outputs 0, 1 and 2: the gradients of x, whose gates `x` holds, of y, whose last gate differs, and
 // of h_prev.
-__device__ void store_gradients(const CellTensors& a, const RowGroup& p, float (&x)[3][kGroup],
-                                const float* y_n, const float* h_prev) {
+template <int P>
+__device__ void store_gradients(const CellTensors& a, const RowGroup& p, float (&x)[3][P],
+                                const float (&y_n)[P], const float (&h_prev)[P]) {
   if (a.out[0].data) store_gates(a.out[0], p, a.width, x);
 #pragma unroll
-  for (int k = 0; k < kGroup; ++k) x[2][k] = y_n[k];
+  for (int k = 0; k < P; ++k) x[2][k] = y_n[k];
   if (a.out[1].data) store_gates(a.out[1], p, a.width, x);
-  if (a.out[2].data) store8(a.out[2], p.at, p.n, h_prev);
+  if (a.out[2].data) store_columns(a.out[2], p.at, p.n, h_prev);
 }
 
 // gates, y_n, h_prev, dh, lengths, sum
-__global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
-  const RowGroup p = a.group();
+template <int P> __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
+  const RowGroup p = row_group(a.rows, a.width, P);
   if (p.n == 0) return;
-  float x[3][kGroup], y_n[kGroup], dh[kGroup], sum[kGroup];  // x: the gates, then dx
-  load8(a.in[3], p.at, p.n, dh);
+  float x[3][P], y_n[P], dh[P], sum[P];  // x: the gates, then dx
+  load_columns(a.in[3], p.at, p.n, dh);
   load_or_zero(a.in[5], p, sum);
   if (a.ended(p, attrs.t)) {
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
+    for (int k = 0; k < P; ++k) {
       sum[k] = sum[k] + dh[k];
       x[0][k] = x[1][k] = x[2][k] = y_n[k] = 0;
     }
   } else {
-    float h[kGroup];
+    float h[P];
     load_gates(a.in[0], p, a.width, x);
-    load8(a.in[1], p.at, p.n, y_n);
-    load8(a.in[2], p.at, p.n, h);
+    load_columns(a.in[1], p.at, p.n, y_n);
+    load_columns(a.in[2], p.at, p.n, h);
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
+    for (int k = 0; k < P; ++k) {
       const GruCellGrad::Out d = GruCellGrad{}(x[0][k], x[1][k], x[2][k], y_n[k], h[k], dh[k]);
       x[0][k] = d.r, x[1][k] = d.z, x[2][k] = d.xn, y_n[k] = d.yn;
       sum[k] = sum[k] + d.h;
@@ -74,33 +77,36 @@ __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
 }
 void run_gru_grad(const KernelArgs& a) {
   const CellTensors cell(a, 2, input_if_present<int32_t>(a, 4));
-  launch(gru_cell_grad_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
+  by_columns(cell, [&](auto per) {
+    launch(gru_cell_grad_kernel<per()>, grid_of(cell), kCellThreads, a, cell,
+           a.attrs.as<GruAttrs>());
+  });
 }
 
 // Operands as GruReplay has them.
-__global__ void gru_cell_replay_grad_kernel(CellTensors a) {
+template <int P> __global__ void gru_cell_replay_grad_kernel(CellTensors a) {
   using R = GruReplay;
-  const RowGroup p = a.group();
+  const RowGroup p = row_group(a.rows, a.width, P);
   if (p.n == 0) return;
-  float x[3][kGroup], y[3][kGroup], h[kGroup], dh[kGroup], sum[kGroup];
+  float x[3][P], y[3][P], h[P], dh[P], sum[P];
   if (a.in[R::kX].data) {
     load_gates(a.in[R::kX], p, a.width, x);
     load_gates(a.in[R::kY], p, a.width, y);
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
+    for (int k = 0; k < P; ++k) {
       x[0][k] = sigmoid(x[0][k] + y[0][k]), x[1][k] = sigmoid(x[1][k] + y[1][k]);
       x[2][k] = tanh(x[2][k] + x[0][k] * y[2][k]);
     }
   } else {
 #pragma unroll
-    for (int k = 0; k < 3; ++k) load8(a.in[R::kR + k], p.at, p.n, x[k]);
-    load8(a.in[R::kYn], p.at, p.n, y[2]);
+    for (int k = 0; k < 3; ++k) load_columns(a.in[R::kR + k], p.at, p.n, x[k]);
+    load_columns(a.in[R::kYn], p.at, p.n, y[2]);
   }
-  load8(a.in[R::kHPrev], p.at, p.n, h);
-  load8(a.in[R::kDh], p.at, p.n, dh);
+  load_columns(a.in[R::kHPrev], p.at, p.n, h);
+  load_columns(a.in[R::kDh], p.at, p.n, dh);
   load_or_zero(a.in[R::kSum], p, sum);
 #pragma unroll
-  for (int k = 0; k < kGroup; ++k) {
+  for (int k = 0; k < P; ++k) {
     const GruReplayGrad::Out d = GruReplayGrad{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k], dh[k]);
     x[0][k] = d.r, x[1][k] = d.z, x[2][k] = d.xn, y[2][k] = d.yn;
     sum[k] = a.in[R::kSum].data ? sum[k] + d.h : d.h;
@@ -109,7 +115,9 @@ __global__ void gru_cell_replay_grad_kernel(CellTensors a) {
 }
 void run_gru_replay_grad(const KernelArgs& a) {
   const CellTensors cell(a, GruReplay::kHPrev);
-  launch(gru_cell_replay_grad_kernel, grid_of(cell), kCellThreads, a, cell);
+  by_columns(cell, [&](auto per) {
+    launch(gru_cell_replay_grad_kernel<per()>, grid_of(cell), kCellThreads, a, cell);
+  });
 }
 
 }  // namespace

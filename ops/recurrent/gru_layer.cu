@@ -7,6 +7,7 @@
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/operands.h"
 #include "ops/libraries/cudnn_gru.h"
+#include "ops/libraries/library_scratch.h"
 #include "ops/recurrent/gru_layer.h"
 #include "ops/recurrent/gru_steps.h"
 
@@ -122,7 +123,15 @@ struct LayerOnCudnn {
     if (cudnn_gru) gru = cudnn_gru(device, {s.T, s.B, s.I, s.H, s.type});
     if (!gru) return;
     keeps_reserve = gru->reserve() <= gru_reserve_spec(s).bytes();
-    weights_at = parts.add(gru->weights()), workspace_at = parts.add(gru->workspace());
+    weights_at = parts.add(library_workspace(gru->weights()));
+    workspace_at = parts.add(gru->workspace());
+  }
+  std::byte* weights(const KernelArgs& a) const {
+    return library_scratch(a.workspace + weights_at, gru->weights());
+  }
+  int64_t reserve_bytes() const { return library_workspace(gru->reserve()); }
+  std::byte* reserve(const KernelArgs& a, int64_t at) const {
+    return library_scratch(a.workspace + at, gru->reserve());
   }
 
   // From operands 1 to 4 of either operator.
@@ -163,12 +172,12 @@ struct LayerOnCudnn {
 
  private:
   GruWeights places(const KernelArgs& a) const {
-    return {.parts = gru->parts(a.workspace + weights_at),
-            .type = shape.type,
-            .inputs = shape.I,
-            .hidden = shape.H};
+    return {
+        .parts = gru->parts(weights(a)), .type = shape.type, .inputs = shape.I, .hidden = shape.H};
   }
 };
+
+const char* by(const LayerOnCudnn& layer) { return layer ? "cuDNN" : "products and cells"; }
 
 struct LayerOnGpu {
   WorkspaceParts parts;
@@ -183,7 +192,7 @@ struct LayerOnGpu {
       steps.emplace(device, s, parts);
       if (!has_reserve) reserve_at = parts.add(GruSteps::reserve_bytes(s));
     } else {
-      if (!has_reserve || !cudnn.keeps_reserve) reserve_at = parts.add(cudnn.gru->reserve());
+      if (!has_reserve || !cudnn.keeps_reserve) reserve_at = parts.add(cudnn.reserve_bytes());
       if (cudnn.turns()) x_at = parts.add(cudnn.inputs());
     }
     if (!has_y || cudnn.turns()) y_at = parts.add(cudnn.states());
@@ -193,7 +202,7 @@ struct LayerOnGpu {
 Prepared prepare_layer_cuda(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   const GruLayerShape s = gru_layer_shape(in, attrs.as<GruLayerAttrs>().backwards, kLayerLengths);
   auto state = std::make_shared<LayerOnGpu>(device, s, present(out[0]), present(out[1]));
-  return {.state = state, .workspace = state->parts.bytes()};
+  return {.state = state, .workspace = state->parts.bytes(), .by = by(state->cudnn)};
 }
 
 void run_layer_cuda(const KernelArgs& a) {
@@ -202,7 +211,7 @@ void run_layer_cuda(const KernelArgs& a) {
   const auto* lengths = input_if_present<int32_t>(a, kLayerLengths);
   std::byte* const own_y = a.workspace + s.y_at;
   std::byte* const y = a.out[0] ? a.output<std::byte>(0) : own_y;
-  std::byte* reserve = a.workspace + s.reserve_at;
+  std::byte* reserve = c ? c.reserve(a, s.reserve_at) : a.workspace + s.reserve_at;
   if (a.out[1] && (!c || c.keeps_reserve)) reserve = a.output<std::byte>(1);
   if (!c) {
     return s.steps->run(a, {a.in[0], a.in[1], a.in[2], a.in[3], a.in[4], lengths}, y, reserve);
@@ -210,7 +219,7 @@ void run_layer_cuda(const KernelArgs& a) {
   c.lay_weights(a);
   const void* x = a.in[0];
   if (c.turns()) c.turn(a, a.workspace + s.x_at, x, c.shape.I, lengths), x = a.workspace + s.x_at;
-  c.gru->forward(stream_of(a), x, a.workspace + c.weights_at, c.turns() ? own_y : y, reserve,
+  c.gru->forward(a.queue, x, c.weights(a), c.turns() ? own_y : y, reserve,
                  a.workspace + c.workspace_at);
   if (c.turns() && a.out[0]) c.turn(a, y, own_y, c.shape.H, lengths);
   if (c.holds() && a.out[0]) c.hold(a, y, lengths);
@@ -235,7 +244,7 @@ struct LayerGradOnGpu {
       return;
     }
     has_reserve = reserve && cudnn.keeps_reserve;
-    reserve_at = parts.add(cudnn.gru->reserve());  // which the library changes
+    reserve_at = parts.add(cudnn.reserve_bytes());  // which the library changes
     if (cudnn.turns()) x_at = parts.add(cudnn.inputs());
     if (cudnn.turns()) y_at = parts.add(cudnn.states());
     if (!has_reserve) again_at = parts.add(cudnn.states());
@@ -249,7 +258,7 @@ Prepared prepare_layer_grad_cuda(const Device& device, SpecSpan in, SpecSpan out
   const auto& its = attrs.as<GruLayerGradAttrs>();
   const GruLayerShape s = gru_layer_shape(in, its.backwards, G::kLengths);
   auto state = std::make_shared<LayerGradOnGpu>(device, s, its, out, present(in[G::kReserve]));
-  return {.state = state, .workspace = state->parts.bytes()};
+  return {.state = state, .workspace = state->parts.bytes(), .by = by(state->cudnn)};
 }
 
 void run_grad_steps(const KernelArgs& a, const LayerGradOnGpu& s, const int32_t* lengths) {
@@ -270,10 +279,9 @@ void run_layer_grad_cuda(const KernelArgs& a) {
   const auto* lengths = input_if_present<int32_t>(a, G::kLengths);
   if (!c) return run_grad_steps(a, s, lengths);
   const int64_t I = c.shape.I, H = c.shape.H;
-  const cudaStream_t stream = stream_of(a);
-  std::byte* const weights = a.workspace + c.weights_at;
+  std::byte* const weights = c.weights(a);
   std::byte* const workspace = a.workspace + c.workspace_at;
-  std::byte* const reserve = a.workspace + s.reserve_at;
+  std::byte* const reserve = c.reserve(a, s.reserve_at);
   std::byte* const own_y = a.workspace + s.y_at;
   const void *x = a.in[G::kX], *y = a.in[G::kY], *dy = a.in[G::kDy];
   void* const dx = c.turns() || !a.out[G::kDx] ? a.workspace + s.dx_at : a.out[G::kDx];
@@ -289,15 +297,15 @@ void run_layer_grad_cuda(const KernelArgs& a) {
     copy_async(a, reserve, a.in[G::kReserve], c.gru->reserve());
   } else {
     // The states that it makes are y again, but for what lies behind a row's end.
-    c.gru->forward(stream, x, weights, a.workspace + s.again_at, reserve, workspace);
+    c.gru->forward(a.queue, x, weights, a.workspace + s.again_at, reserve, workspace);
   }
-  c.gru->data_grad(stream, y, dy, weights, dx, reserve, workspace);
+  c.gru->data_grad(a.queue, y, dy, weights, dx, reserve, workspace);
   if (c.turns() && a.out[G::kDx]) c.turn(a, a.out[G::kDx], dx, I, lengths);
   bool wanted = false;
   for (size_t k = G::kDwx; k < G::kOutputs; ++k) wanted |= a.out[k] != nullptr;
   if (!wanted) return;
   zero_async(a, weights, c.gru->weights());  // their gradients lie there from here on
-  c.gru->weight_grad(stream, x, y, weights, reserve, workspace);
+  c.gru->weight_grad(a.queue, x, y, weights, reserve, workspace);
   c.give_weight_gradients(a);
 }
 

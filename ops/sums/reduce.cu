@@ -109,23 +109,23 @@ Prepared prepare_sum_all(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 
 // ---- add_broadcast, broadcast_leading ----
 
-__global__ void add_broadcast_kernel(Stored y, Stored x, Stored b, int64_t rows, int64_t width) {
-  const auto [row, j, at, n] = row_group(rows, width);
-  if (n == 0) return;
+__global__ void add_broadcast_kernel(Stored y, Stored x, Stored b, int64_t rows, int64_t width,
+                                     bool apart) {
+  const RowEight e(rows, width, apart);
+  if (e.none()) return;
   float v[kGroup], w[kGroup];
-  load8(x, at, n, v);
-  load8(b, j, n, w);
+  e.load(x, v), e.load_row(b, w);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] + w[k];
-  store8(y, at, n, v);
+  e.store(y, v);
 }
 void run_add_broadcast(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].numel();
   if (width == 0) return;
   const int64_t rows = a.out_spec[0].numel() / width;
-  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), a,
-         stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
-         stored(a.in[1], a.in_spec[1], width), rows, width);
+  const Stored y = stored(a.out[0], a.out_spec[0], width), x = stored(a.in[0], a.in_spec[0], width);
+  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), a, y, x,
+         stored(a.in[1], a.in_spec[1], width), rows, width, row_fours_apart(width, y, x));
 }
 
 void run_broadcast(const KernelArgs& a) {

@@ -5,10 +5,6 @@
 namespace pal {
 namespace {
 
-struct Identity {
-  PAL_HD float operator()(float x) const { return x; }
-};
-
 constexpr int kCast = 96;            // tensors in a launch: where they are is its parameter (4 KB)
 constexpr int64_t kCastStretch = 4;  // groups of a thread
 
@@ -25,12 +21,6 @@ struct CastTensors {
   DType type;  // of y
 };
 
-__device__ Stored cast_operand(const void* data, DType type) {
-  return {.data = const_cast<void*>(data),
-          .type = type,
-          .vector = reinterpret_cast<uintptr_t>(data) % 16 == 0};
-}
-
 __global__ void cast_kernel(CastTensors tensors) {
   int which = 0, behind = tensors.count;  // the last tensor that begins with this block or before
   while (behind - which > 1) {
@@ -38,7 +28,7 @@ __global__ void cast_kernel(CastTensors tensors) {
     (tensors.at[middle].first_block <= int(blockIdx.x) ? which : behind) = middle;
   }
   const CastTensor& t = tensors.at[which];
-  const Stored x = cast_operand(t.x, t.type), y = cast_operand(t.y, tensors.type);
+  const Stored x = stored_at(t.x, t.type), y = stored_at(t.y, tensors.type);
   const int64_t block = int(blockIdx.x) - t.first_block;
   for (int64_t k = 0; k < kCastStretch; ++k) {
     const Eight eight((block * kCastStretch + k) * blockDim.x + threadIdx.x, t.n, true);

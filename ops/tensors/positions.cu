@@ -12,15 +12,16 @@ namespace {
 
 // x and y (steps * batch, width) in eight elements a thread, table (steps, width).
 __global__ void add_table_kernel(Stored y, Stored x, Stored table, float factor, int64_t rows,
-                                 int64_t batch, int64_t width) {
-  const auto [row, column, at, n] = row_group(rows, width);
-  if (n == 0) return;
+                                 int64_t batch, int64_t width, bool apart) {
+  const RowEight e(rows, width, apart);
+  if (e.none()) return;
+  const int64_t of_step[2] = {divide(e.row[0], batch) * width + e.column[0],
+                              divide(e.row[1], batch) * width + e.column[1]};
   float v[kGroup], position[kGroup];
-  load8(x, at, n, v);
-  load8(table, divide(row, batch) * width + column, n, position);
+  e.load(x, v), e.load(table, of_step, position);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = factor * v[k] + position[k];
-  store8(y, at, n, v);
+  e.store(y, v);
 }
 
 __global__ void add_positions_kernel(Stored y, Stored x, const int32_t* first, float factor,
@@ -61,7 +62,8 @@ void run_positions(const KernelArgs& a) {
                   a, y, x, first, factor, steps, batch, width);
   }
   launch(add_table_kernel, grid_of_groups(steps * batch * groups_of(width)), a, y, x,
-         stored(a.state, {{steps, width}}, width), factor, steps * batch, batch, width);
+         stored(a.state, {{steps, width}}, width), factor, steps * batch, batch, width,
+         row_fours_apart(width, y, x));
 }
 
 }  // namespace

@@ -28,6 +28,23 @@ TEST(Op, CostIsItsBytesAndAFlopAnElement) {
   EXPECT_EQ(cost_of(p, node).flops, 6);
 }
 
+TEST(Op, NodesAreCountedByWhoseCodeTheyRunBy) {
+  const OpDef product{.name = "product", .formula = "", .infer = nullptr},
+      sum{.name = "sum", .formula = "", .infer = nullptr};
+  Program p;
+  ByNode<std::shared_ptr<const Kernel>> kernels;
+  const auto node = [&](const OpDef& op, const char* by) {
+    p.nodes.push_back({.op = &op});
+    kernels.push_back(std::make_shared<Kernel>(Kernel{.prepared = {.by = by}}));
+  };
+  node(product, "a library"), node(sum, ""), node(product, "windows"), node(product, "a library");
+  const auto nodes = nodes_by_code(p, kernels);
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_EQ(nodes.at("product").at("a library"), 2);
+  EXPECT_EQ(text_of_code(nodes), "product: 2 by a library, 1 by windows");
+  EXPECT_EQ(text_of_code({}), "");
+}
+
 // Three operands a group, of which the first and the last are written.
 OpDef grouped() {
   return {

@@ -50,6 +50,30 @@ TEST(Convolutions, AsWindowsWhereThereIsNoCudnn) {
   emulation::settings() = {};
 }
 
+// A fallback is no fault, and is said.
+TEST(Convolutions, SayWhoseCodeTheyRunBy) {
+  if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
+  emulation::settings() = {};
+  const Device device = cuda_device();
+  const auto by = [&](DType type, bool relu, DType result) {
+    KernelCache cache(device);
+    const Specs in{{{2, 8, 8, 16}, type}, {{32, 3, 3, 16}, type}, {{32}}},
+        out{{{2, 8, 8, 32}, result}};
+    return cache.get(relu ? conv2d_relu_op : conv2d_op, in, out, conv2d_attrs(1, 1))->prepared.by;
+  };
+  EXPECT_EQ(by(DType::f32, false, DType::f32), "cuDNN");
+  EXPECT_EQ(by(DType::bf16, false, DType::bf16), "cuDNN's graph");
+  EXPECT_EQ(by(DType::bf16, true, DType::bf16), "cuDNN's graph");
+  emulation::settings().same_engines = false;
+  EXPECT_EQ(by(DType::bf16, true, DType::bf16).find("cuDNN's graph, relu by a kernel ("), 0u);
+  emulation::settings() = {.fusions = false};
+  EXPECT_EQ(by(DType::bf16, false, DType::bf16).find("cuDNN (descriptor 15, as a whole: "), 0u)
+      << "a graph of two operations";
+  emulation::settings() = {.cudnn = false};
+  EXPECT_EQ(by(DType::f32, false, DType::f32), "windows, cuBLASLt");
+  emulation::settings() = {};
+}
+
 // Where the library fuses nothing, kernels of our own lay the bias out and do relu.
 TEST(Convolutions, WithEpiloguesInTheCallOrAroundIt) {
   if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
@@ -72,7 +96,8 @@ TEST(Convolutions, WithEpiloguesInTheCallOrAroundIt) {
         if (emulation::convolutions_run() == before) continue;
         const bool bias = c.in[2] != kNone;
         const bool exact = c.program.value(c.in[0]).spec.dtype == DType::f32;
-        const int around = fusions && bias && !exact ? relu && !same : bias + relu;
+        const bool graph = !exact && (fusions || !bias);
+        const int around = graph ? relu && !(fusions && same) : bias + relu;
         EXPECT_EQ(emulation::kernels_run() - kernels, around) << op->name << " case " << c.seed - 1;
         calls += bias || relu;
       }

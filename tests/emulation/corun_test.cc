@@ -12,6 +12,7 @@
 
 #include "tests/emulation/fixture.h"
 #include "tests/support/files.h"
+#include "tests/support/variable.h"
 #include "train/commands/cli.h"
 
 namespace pal::test {
@@ -127,6 +128,19 @@ TEST_F(CorunOnGpu, RunsHaveTheBitsOfEachAlone) {
     both(out, mode, mode == "turns" ? least : least * 5 / 4, {});
     same_run("text", out + "/1"), same_run("other", out + "/2");
   }
+}
+
+// Beside another job's kernels a product's time means nothing: each run keeps what the library
+// names first for itself, and the machine learns nothing.
+TEST_F(CorunOnGpu, TimesNoProducts) {
+  if (emulation::real()) GTEST_SKIP() << "a real library's algorithms are not known";
+  emulation::settings().blas_ms = {400, 10};
+  const int64_t least = bytes("turns");  // each job alone: what that takes may be timed
+  const Variable cache("XDG_CACHE_HOME", file("cache"));
+  both("both", "turns", least, {"--steps", "1"});
+  EXPECT_FALSE(fs::exists(file("cache") + "/palimpsest/algorithms.txt"));
+  EXPECT_GT(read_file(dir_.path() / "both/1/algorithms.txt").size(), 100u);
+  EXPECT_GT(read_file(dir_.path() / "both/2/algorithms.txt").size(), 100u);
 }
 
 // A signal comes after some steps of either job, twice.

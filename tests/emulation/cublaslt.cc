@@ -17,6 +17,7 @@
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/library_elements.h"
 #include "tests/emulation/memory.h"
+#include "tests/emulation/runtime.h"
 
 struct EmulatedBlas {};
 struct EmulatedProduct {
@@ -229,6 +230,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     }
   }
   const std::vector<int64_t>& times = pal::emulation::settings().blas_ms;
+  if (!pal::emulation::settings().libraries_recorded && pal::emulation::is_spoiled()) {
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   const int64_t ms = algo->data[7] < times.size() ? times[algo->data[7]] : 0;
   if (ms < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   const void* const given[] = {a,

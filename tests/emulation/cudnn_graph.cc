@@ -1,5 +1,5 @@
-// cuDNN's graph API, as far as a convolution's weight gradient goes, and a convolution with what is
-// done to its sums: objects that take attributes, are finished, and are used then and not before.
+// cuDNN's graph API, as far as a convolution and its gradients go, and what is done to a
+// convolution's sums: objects that take attributes, are finished, and are used then and not before.
 // An attribute of another name, type or number of elements than the manual has is refused, as are
 // tensors that do not lie as they were said to, and operations that do not hand their results on.
 // Heuristics name an engine that gives other bits each time first, then one that has no plan, then
@@ -7,6 +7,8 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -30,25 +32,44 @@ template <class T> void read_tensor(const GraphDescriptor& d, T& out) {
   std::ranges::copy(strides, out.stride.begin());
 }
 
-// The names of a convolution's attributes: x, w, y, windows, alpha, beta.
+// The names of a convolution's attributes: image, weights, output, windows, alpha, beta.
 struct Names {
+  pal::ConvKind kind;
   cudnnBackendAttributeName_t x, w, y, windows, alpha, beta;
+
+  cudnnBackendAttributeName_t result() const {
+    return kind == pal::ConvKind::forward ? y : kind == pal::ConvKind::data_grad ? x : w;
+  }
+  // In the order in which they are run with.
+  std::array<cudnnBackendAttributeName_t, 2> operands() const {
+    return {kind == pal::ConvKind::data_grad ? y : x, kind == pal::ConvKind::weight_grad ? y : w};
+  }
 };
+const std::map<cudnnBackendDescriptorType_t, Names>& convolutions() {
+  static const std::map<cudnnBackendDescriptorType_t, Names> all{
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+       {pal::ConvKind::forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA}},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+       {pal::ConvKind::data_grad, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA}},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+       {pal::ConvKind::weight_grad, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}}};
+  return all;
+}
 const Names& names_of(const GraphDescriptor& convolution) {
-  static const Names forward{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-  static const Names weight_grad{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  return convolution.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? forward
-                                                                                    : weight_grad;
+  return convolutions().at(convolution.type);
 }
 
 // Of a convolution whose parts are finished.
@@ -80,14 +101,11 @@ struct Whole {
   bool relu = false;
   const GraphDescriptor* result = nullptr;
 
-  bool is_forward() const {
-    return convolution->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  }
+  pal::ConvKind kind() const { return names_of(*convolution).kind; }
   // The tensors that are in memory: a convolution's operands and the result, then the bias.
   std::vector<const GraphDescriptor*> tensors() const {
-    const Names& names = names_of(*convolution);
-    std::vector<const GraphDescriptor*> out{convolution->tensor(names.x)};
-    out.push_back(convolution->tensor(is_forward() ? names.w : names.y));
+    std::vector<const GraphDescriptor*> out;
+    for (auto name : names_of(*convolution).operands()) out.push_back(convolution->tensor(name));
     out.push_back(result);
     if (bias) out.push_back(bias);
     return out;
@@ -95,7 +113,7 @@ struct Whole {
   // As though the convolution wrote the result.
   DnnProblem problem(Engine engine) const {
     DnnProblem p = problem_of(*convolution);
-    if (is_forward()) read_tensor(*result, p.y);
+    if (kind() == pal::ConvKind::forward) read_tensor(*result, p.y);
     p.windows.math = engine == kCores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
     return p;
   }
@@ -118,14 +136,12 @@ cudnnPointwiseMode_t mode_of(const GraphDescriptor& pointwise) {
 std::optional<Whole> whole_of(const GraphDescriptor& graph) {
   const auto operations = graph.parts(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   Whole w{.convolution = operations[0]};
-  if (!w.convolution || w.convolution->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
-    return {};
-  }
-  const Names& names = names_of(*w.convolution);
-  w.result = w.convolution->tensor(w.is_forward() ? names.y : names.w);
+  if (!w.convolution || !convolutions().contains(w.convolution->type)) return {};
+  w.result = w.convolution->tensor(names_of(*w.convolution).result());
   for (size_t i = 1; i < operations.size(); ++i) {
     const GraphDescriptor* o = operations[i];
-    if (!o || o->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || !w.is_forward()) return {};
+    if (!o || o->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return {};
+    if (w.kind() != pal::ConvKind::forward) return {};
     const GraphDescriptor& from = *o->tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
     if (number_of(from) != number_of(*w.result) || !from.is_virtual()) return {};
     if (type_of(from) != CUDNN_DATA_FLOAT || w.relu) return {};
@@ -165,13 +181,13 @@ cudnnStatus_t finish_convolution(const GraphDescriptor& d) {
     return CUDNN_STATUS_BAD_PARAM;
   }
   DnnProblem p = problem_of(d);
-  const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const bool forward = names.kind == pal::ConvKind::forward;
+  const bool weights = names.kind == pal::ConvKind::weight_grad;
   if (forward) p.y.type = p.x.type;  // what it may be is the graph's affair
   if (!p.consistent()) return CUDNN_STATUS_BAD_PARAM;
   const bool last = p.w.stride == pal::emulation::channels_last(p.w);
-  return p.supported() && last && p.w.type == (forward ? p.x.type : CUDNN_DATA_FLOAT)
-             ? CUDNN_STATUS_SUCCESS
-             : CUDNN_STATUS_NOT_SUPPORTED;
+  const bool like_weights = p.w.type == p.x.type || (weights && p.w.type == CUDNN_DATA_FLOAT);
+  return p.supported() && last && like_weights ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 // A sum with a number for each channel, or relu.
@@ -223,6 +239,7 @@ cudnnStatus_t finish(GraphDescriptor& d) {
     }
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: return finish_windows(d);
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       return finish_convolution(d);
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: return finish_pointwise(d);
@@ -241,7 +258,10 @@ cudnnStatus_t finish(GraphDescriptor& d) {
                  ? CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED
                  : CUDNN_STATUS_NOT_SUPPORTED;
     }
-    default: return CUDNN_STATUS_SUCCESS;
+    // Of those that have nothing but attributes.
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: return CUDNN_STATUS_SUCCESS;
+    default: return CUDNN_STATUS_NOT_SUPPORTED;
   }
 }
 
@@ -315,8 +335,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
   }
   if (d.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES &&
       type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    if (requested < 1) return CUDNN_STATUS_BAD_PARAM;
     *count = 1;  // another one where relu is done
-    if (requested < 1) return CUDNN_STATUS_SUCCESS;
     auto& knob = *static_cast<GraphDescriptor*>(*static_cast<cudnnBackendDescriptor_t*>(elements));
     knob.tile = whole_of(*d.graph)->relu && !pal::emulation::settings().same_engines ? 256 : 128;
     knob.finished = true;
@@ -382,7 +402,5 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                p.workspace()};
   if (whole.bias) call.bias = at[3], call.bias_type = type_of(*whole.bias);
   call.relu = whole.relu;
-  return pal::emulation::run(
-      whole.is_forward() ? pal::ConvKind::forward : pal::ConvKind::weight_grad, p, call, at[0],
-      at[1], at[2]);
+  return pal::emulation::run(whole.kind(), p, call, at[0], at[1], at[2]);
 }

@@ -25,20 +25,18 @@ struct RawLayer {
         weights(size_t(gru->weights())),
         reserve(size_t(gru->reserve())),
         workspace(memory.data()) {}
-  cudaStream_t stream() const {
-    return static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
-  }
+  Queue queue() const { return {.stream = device.accelerator->stream(kComputeQueue)}; }
   void forward() const {
-    gru->forward(stream(), x.data(), weights.data(), y.data(), reserve.data(), workspace);
+    gru->forward(queue(), x.data(), weights.data(), y.data(), reserve.data(), workspace);
     device.accelerator->synchronize();
   }
   void data_grad() const {
-    gru->data_grad(stream(), y.data(), dy.data(), weights.data(), dx.data(), reserve.data(),
+    gru->data_grad(queue(), y.data(), dy.data(), weights.data(), dx.data(), reserve.data(),
                    workspace);
     device.accelerator->synchronize();
   }
   void weight_grad() const {
-    gru->weight_grad(stream(), x.data(), y.data(), weights.data(), reserve.data(), workspace);
+    gru->weight_grad(queue(), x.data(), y.data(), weights.data(), reserve.data(), workspace);
     device.accelerator->synchronize();
   }
 };

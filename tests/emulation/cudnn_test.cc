@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
 
 #include "core/cuda/device.h"
 #include "ops/kernels/element_types.h"
@@ -25,6 +27,29 @@ CudnnBoundaries odd_rows(DType type) {
 }
 
 constexpr int64_t kPlenty = 1 << 20;
+
+using Made = std::unique_ptr<CudnnConvolution>;
+Made weight_grad_of(const Device& device, const ConvShape& shape, DType type,
+                    const CudnnBoundaries& on, int64_t most = kPlenty) {
+  return cudnn_convolution_graph(device, {.kind = ConvKind::weight_grad,
+                                          .shape = shape,
+                                          .type = type,
+                                          .result = DType::f32,
+                                          .boundaries = on,
+                                          .most_workspace = most});
+}
+Made forward_of(const Device& device, const ConvShape& shape, DType type, bool relu,
+                const CudnnBoundaries& on, int64_t most = kPlenty, std::string* why_not = nullptr) {
+  return cudnn_convolution_graph(device,
+                                 {.kind = ConvKind::forward,
+                                  .shape = shape,
+                                  .type = type,
+                                  .result = type,
+                                  .relu = relu,
+                                  .boundaries = on,
+                                  .most_workspace = most},
+                                 why_not);
+}
 // y (2, 3, 3, 4) = x (2, 5, 5, 3) by w (4, 3, 3, 3), two pixels apart, zeros around.
 const ConvShape kImage{.axes = 2,
                        .axis = {ConvAxis{5, 3, 3, 2, 1, 1}, ConvAxis{5, 3, 3, 2, 1, 1}},
@@ -108,7 +133,7 @@ TEST_F(CudnnTest, SixteenBitsAreSummedInF32) {
 template <class T> void expect_f32_weight_grad(const Device& device, DType type) {
   const Pass<T> pass{device, type};
   const Pass<float> exact{device, DType::f32};
-  const auto convolution = cudnn_weight_grad(device, kImage, type, kOddGrad, kPlenty);
+  const auto convolution = weight_grad_of(device, kImage, type, kOddGrad);
   ASSERT_TRUE(convolution);
   EXPECT_LE(convolution->workspace(), kPlenty);
   const Pinned<T> x(pass.x), dy(pass.dy);
@@ -130,7 +155,7 @@ TEST_F(CudnnTest, WeightGradientsOfSixteenBitsAreF32) {
 
 TEST_F(CudnnTest, WeightGradientsAreLeftToOthersWithoutAnEngine) {
   auto taken = [&](const ConvShape& shape, DType type, int64_t most = kPlenty) {
-    return cudnn_weight_grad(device_, shape, type, kOddGrad, most) != nullptr;
+    return weight_grad_of(device_, shape, type, kOddGrad, most) != nullptr;
   };
   EXPECT_TRUE(taken(kImage, DType::bf16));
   EXPECT_FALSE(taken(kImage, DType::f32)) << "the other API's";
@@ -145,7 +170,7 @@ TEST_F(CudnnTest, WeightGradientsAreLeftToOthersWithoutAnEngine) {
 // A tensor that begins elsewhere than was said is refused when it is used.
 TEST_F(CudnnTest, WeightGradientsKeepTheirBoundaries) {
   if (emulation::real()) GTEST_SKIP() << "what the library does with it is its own affair";
-  const auto convolution = cudnn_weight_grad(device_, kImage, DType::bf16, {}, kPlenty);
+  const auto convolution = weight_grad_of(device_, kImage, DType::bf16, {});
   ASSERT_TRUE(convolution);
   const Pinned<bf16> x(std::vector<bf16>(160)), dy(std::vector<bf16>(160));
   const Pinned<float> dw(std::vector<float>(108));
@@ -164,10 +189,8 @@ template <class T> void expect_epilogues(const Device& device, DType type) {
     for (const bool relu : {false, true}) {
       ConvShape shape = kImage;
       shape.bias = bias;
-      const auto convolution =
-          cudnn_with_epilogue(device, shape, type, relu, odd_rows(type), kPlenty);
-      ASSERT_EQ(convolution != nullptr, bias);
-      if (!convolution) continue;
+      const auto convolution = forward_of(device, shape, type, relu, odd_rows(type));
+      ASSERT_TRUE(convolution);
       EXPECT_EQ(convolution->does_relu(), relu);
       EXPECT_LE(convolution->workspace(), kPlenty);
       const Pinned<T> x(pass.x), w(pass.w), y(std::vector<T>(sums.size(), from_float<T>(NAN)));
@@ -195,7 +218,7 @@ template <class T> void expect_epilogues(const Device& device, DType type) {
 TEST_F(CudnnTest, EpiloguesAreInF32) {
   ConvShape biased = kImage;
   biased.bias = true;
-  EXPECT_FALSE(cudnn_with_epilogue(device_, biased, DType::f32, false, {}, kPlenty)) << "exact";
+  EXPECT_FALSE(forward_of(device_, biased, DType::f32, false, {})) << "exact";
   expect_epilogues<bf16>(device_, DType::bf16);
   expect_epilogues<f16>(device_, DType::f16);
   device_.tf32 = true;
@@ -205,17 +228,16 @@ TEST_F(CudnnTest, EpiloguesAreInF32) {
 TEST_F(CudnnTest, BoundariesAreOfWholeElements) {
   ConvShape biased = kImage;
   biased.bias = true;
-  EXPECT_FALSE(cudnn_weight_grad(device_, kImage, DType::bf16, {.out = 2}, kPlenty));
-  EXPECT_FALSE(cudnn_with_epilogue(device_, biased, DType::bf16, false, {.bias = 2}, kPlenty));
-  EXPECT_TRUE(cudnn_with_epilogue(device_, biased, DType::bf16, false, {.bias = 4}, kPlenty));
+  EXPECT_FALSE(weight_grad_of(device_, kImage, DType::bf16, {.out = 2}));
+  EXPECT_FALSE(forward_of(device_, biased, DType::bf16, false, {.bias = 2}));
+  EXPECT_TRUE(forward_of(device_, biased, DType::bf16, false, {.bias = 4}));
 }
 
 TEST_F(CudnnTest, EpiloguesAreLeftToOthersWithoutAnEngine) {
   ConvShape biased = kImage;
   biased.bias = true;
   auto taken = [&](int64_t most = kPlenty) {
-    return cudnn_with_epilogue(device_, biased, DType::bf16, true, odd_rows(DType::bf16), most) !=
-           nullptr;
+    return forward_of(device_, biased, DType::bf16, true, odd_rows(DType::bf16), most) != nullptr;
   };
   EXPECT_TRUE(taken());
   EXPECT_FALSE(taken(100)) << "bytes of workspace";
@@ -224,8 +246,7 @@ TEST_F(CudnnTest, EpiloguesAreLeftToOthersWithoutAnEngine) {
   device_.cudnn = true;
   emulation::settings().fusions = false;
   EXPECT_FALSE(taken());
-  EXPECT_TRUE(cudnn_weight_grad(device_, kImage, DType::bf16, kOddGrad, kPlenty))
-      << "of one operation";
+  EXPECT_TRUE(weight_grad_of(device_, kImage, DType::bf16, kOddGrad)) << "of one operation";
   emulation::settings() = {.cudnn = false};
   EXPECT_FALSE(taken());
 }
@@ -236,11 +257,64 @@ TEST_F(CudnnTest, ReluIsDoneByTheEngineThatIsChosenWithout) {
   biased.bias = true;
   for (const bool same : {true, false}) {
     emulation::settings().same_engines = same;
-    const auto c =
-        cudnn_with_epilogue(device_, biased, DType::bf16, true, odd_rows(DType::bf16), kPlenty);
+    const auto c = forward_of(device_, biased, DType::bf16, true, odd_rows(DType::bf16));
     ASSERT_TRUE(c);
     EXPECT_EQ(c->does_relu(), same);
   }
+}
+
+// Of one operation, in the result's own type.
+template <class T> void expect_gradients(const Device& device, DType type) {
+  const Pass<T> pass{device, type};
+  const Pass<float> exact{device, DType::f32};
+  const std::vector<float> want[] = {exact.data_grad(), exact.weight_grad()};
+  for (const ConvKind kind : {ConvKind::data_grad, ConvKind::weight_grad}) {
+    const bool data = kind == ConvKind::data_grad;
+    const auto graph = cudnn_convolution_graph(device, {.kind = kind,
+                                                        .shape = kImage,
+                                                        .type = type,
+                                                        .result = type,
+                                                        .boundaries = odd_rows(type),
+                                                        .most_workspace = kPlenty});
+    ASSERT_TRUE(graph);
+    const Pinned<T> a(data ? pass.dy : pass.x), b(data ? pass.w : pass.dy);
+    const std::vector<float>& sums = want[!data];
+    const Pinned<T> out(std::vector<T>(sums.size(), from_float<T>(NAN)));
+    const Pinned<std::byte> workspace(size_t(graph->workspace()));
+    graph->run(static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue)),
+               {a.data(), b.data(), out.data()}, workspace.data());
+    device.accelerator->synchronize();
+    const std::vector<T> got = out.copy();
+    for (size_t i = 0; i < sums.size(); ++i) {
+      EXPECT_EQ(to_float(got[i]), to_float(from_float<T>(sums[i]))) << i << " " << data;
+    }
+  }
+}
+TEST_F(CudnnTest, GradientsHaveGraphsToo) {
+  expect_gradients<bf16>(device_, DType::bf16);
+  expect_gradients<f16>(device_, DType::f16);
+  device_.tf32 = true;
+  expect_gradients<float>(device_, DType::f32);
+}
+
+// What is done without says so.
+TEST_F(CudnnTest, AGraphThatIsRefusedSaysWhy) {
+  ConvShape biased = kImage;
+  biased.bias = true;
+  const auto why = [&](const CudnnBoundaries& on, int64_t most = kPlenty) {
+    std::string text;
+    forward_of(device_, biased, DType::bf16, true, on, most, &text);
+    return text;
+  };
+  EXPECT_EQ(why(odd_rows(DType::bf16)), "");
+  EXPECT_EQ(why({.a = 2, .b = 2, .out = 2, .bias = 2}),
+            "descriptor 17, as a whole: CUDNN_STATUS_BAD_PARAM (2000)");
+  if (emulation::real()) return;
+  EXPECT_EQ(why(odd_rows(DType::bf16), 100),
+            "8 engines are offered, 2 of which give other bits or are not described, 2 of which "
+            "have no plan, 4 of which want more workspace");
+  emulation::settings().same_engines = false;
+  EXPECT_NE(why(odd_rows(DType::bf16)).find("are others than without relu"), std::string::npos);
 }
 
 TEST_F(CudnnTest, AddsToWhatIsThere) {

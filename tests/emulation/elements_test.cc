@@ -13,6 +13,7 @@
 #include "ops/norms/layer_norm.h"
 #include "ops/norms/norm_kernel.h"
 #include "ops/optimizer/adam.h"
+#include "ops/recurrent/lstm.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/positions.h"
@@ -89,6 +90,12 @@ TEST_F(Elements, WarpsAskForWholeSectors) {
   }
 }
 
+// A row that is added to all others is read by every warp, in whole sectors too.
+TEST_F(Elements, SoDoSumsWithARow) {
+  const TensorSpec x{{64, 1024}};
+  EXPECT_EQ(counted(add_broadcast_op, {x, {{1024}}}, {}).asked, 3 * double(x.bytes()));
+}
+
 // Eight elements a thread, whatever the batch; the angles are worked out once.
 TEST_F(Elements, PositionsAreATable) {
   const TensorSpec x{{16, 32, 256}};
@@ -108,6 +115,31 @@ TEST_F(Elements, RowsOf16BitsAreMovedByTheEight) {
   const auto grad =
       launches(layer_norm_grad_op, {x, x, row, each, each, none, none}, LayerNormAttrs{});
   EXPECT_LE(grad.at(0).accesses, 9 * n);
+}
+
+// What a channel or a column has is read by the four, beside the elements.
+TEST_F(Elements, NormsReadTheirChannelsByTheFour) {
+  const TensorSpec x{{64, 512}}, half{{64, 512}, DType::bf16}, row{{512}};
+  const double fours = double(x.numel()) / 4;
+  for (const TensorSpec& rows : {x, half}) {
+    const double own = rows.dtype == DType::f32 ? 1 : 0.5;  // eight of 16 bits are one access
+    EXPECT_EQ(launches(batch_norm_op, {rows, row, row}, BatchNormAttrs{}).back().accesses,
+              (2 * own + 3) * fours);
+    EXPECT_EQ(
+        launches(batch_norm_grad_op, {rows, rows, row, row, row}, BatchNormAttrs{}).back().accesses,
+        (3 * own + 5) * fours);
+  }
+}
+
+// A thread of a small cell has two columns, moved at once.
+TEST_F(Elements, CellsMoveTheirColumnsAtOnce) {
+  const TensorSpec state{{16, 64}}, gates{{16, 256}}, none;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    TensorSpec s = state, g = gates;
+    s.dtype = g.dtype = type;
+    const LaunchCount count = counted(lstm_cell_op, {g, s, none, none}, LstmAttrs{});
+    EXPECT_EQ(count.accesses, double(state.numel()) / 2 * (4 + 1 + 2));
+  }
 }
 
 // More chunks of rows than a block should add up are added up by groups, side by side.

@@ -22,6 +22,7 @@ struct Settings {
   bool cudnn = true;                  // the library is found
   bool cudnn_layers = true;           // and takes recurrent layers
   int cudnn_reserve = 6;              // of them H numbers that it keeps for a step and row
+  bool libraries_recorded = true;     // their calls can be
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   bool fusions = true;                // cuDNN has engines for graphs of several operations
   bool same_engines = true;           // and the same with relu as without

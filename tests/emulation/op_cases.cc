@@ -2,6 +2,7 @@
 #include "tests/emulation/op_cases.h"
 
 #include <cmath>
+#include <map>
 
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv_relu.h"
@@ -93,12 +94,45 @@ std::vector<Example> wide_rows(const OpDef& op) {
   return out;
 }
 
+// Last extents that are multiples of `from` become such of `to`.
+Example widened(Example of, int64_t from, int64_t to) {
+  for (ExampleOperand& x : of.operands) {
+    if (x.absent || x.spec.shape.rank() == 0) continue;
+    int64_t& last = x.spec.shape[x.spec.shape.rank() - 1];
+    if (x.spec.dtype != DType::i32 && last % from == 0) last = last / from * to;
+  }
+  return of;
+}
+
+// Operators whose f32 rows have two fours a thread, or fewer columns, and the width of their first
+// example.
+const std::map<std::string, int64_t> kRowsOfFours = {{"add_broadcast", 7},
+                                                     {"add_positions", 6},
+                                                     {"batch_norm", 5},
+                                                     {"batch_norm_apply", 5},
+                                                     {"batch_norm_grad", 5},
+                                                     {"batch_norm_infer", 5},
+                                                     {"frame_norm", 5},
+                                                     {"frame_norm_apply", 5},
+                                                     {"frame_norm_grad", 5},
+                                                     {"frame_norm_infer", 5},
+                                                     {"gru_cell", 5},
+                                                     {"gru_cell_grad", 5},
+                                                     {"gru_cell_replay_grad", 5},
+                                                     {"lstm_cell", 5},
+                                                     {"lstm_cell_grad", 5},
+                                                     {"lstm_cell_replay_grad", 5},
+                                                     {"scale_channels", 5}};
+
 }  // namespace
 
 std::vector<Example> examples_of(const OpDef& op) {
   std::vector<Example> out = op.examples;
   const std::string name = op.name;
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
+  if (const auto rows = kRowsOfFours.find(name); rows != kRowsOfFours.end()) {
+    out.push_back(widened(out[0], rows->second, 40));
+  }
   if (name == "embedding_grad") {
     for (const int64_t count : {4096, 4097, 16500}) {
       out.push_back(

@@ -226,7 +226,8 @@ TEST(Epilogues, AreNotUsedWhereMasksAreReadOtherwise) {
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), as_told ? 0 : 1) << said;
     EXPECT_EQ(said.find("warning: cuBLASLt reads DRELU's mask in another order") == 0, !as_told);
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-      EXPECT_EQ(reads_masks_as_written(fresh, type), as_told);
+      EXPECT_EQ(reads_masks_as_written(fresh, type, type), as_told);
+      EXPECT_EQ(reads_masks_as_written(fresh, type, DType::f32), as_told);
     }
   }
   emulation::settings() = {};

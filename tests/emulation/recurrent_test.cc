@@ -3,7 +3,10 @@
 // be told.
 #include <gtest/gtest.h>
 
+#include "ops/recurrent/gru.h"
+#include "ops/recurrent/lstm.h"
 #include "tests/emulation/fixture.h"
+#include "tests/emulation/op_cases.h"
 #include "tests/support/gru_programs.h"
 
 namespace pal::test {
@@ -60,6 +63,39 @@ TEST_F(Recurrent, RunAgainWhereTheirReserveIsLarge) {
   if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
   emulation::settings().cudnn_reserve = 60;
   EXPECT_EQ(expect_as_on_cpu(cuda_device()), 4 * kLayers);
+}
+
+// Cells that fill the card have four or eight columns a thread, smaller ones two.
+TEST_F(Recurrent, CellsOfAnySizeHaveTheProcessorsBits) {
+  struct Tried {
+    DType type;
+    int64_t batch;
+  };
+  constexpr int64_t kWidth = 512;
+  for (const Tried t : {Tried{DType::f32, 512}, {DType::bf16, 512}, {DType::f16, 1024}}) {
+    for (const OpDef* op : {&lstm_cell_op, &lstm_cell_grad_op, &lstm_cell_replay_grad_op,
+                            &gru_cell_op, &gru_cell_grad_op, &gru_cell_replay_grad_op}) {
+      const bool replays = op == &lstm_cell_replay_grad_op || op == &gru_cell_replay_grad_op;
+      if (replays && t.type != DType::f32) continue;  // they take f32 alone
+      Example example = op->examples[0];
+      for (ExampleOperand& x : example.operands) {
+        if (x.absent) continue;
+        Shape& shape = x.spec.shape;
+        shape[0] = t.batch;
+        if (shape.rank() == 2) shape[1] = shape[1] / 5 * kWidth, x.spec.dtype = t.type;
+      }
+      Problems problems;
+      const Case on_cpu = make_case(*op, example, 1, nullptr),
+                 c = make_case(*op, example, 1, gpu());
+      const auto want = evaluate(on_cpu, {}, problems), got = evaluate(c, {}, problems);
+      EXPECT_EQ(problems, Problems{}) << op->name;
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (c.out[i] == kNone) continue;
+        EXPECT_EQ(first_difference(c.program.value(c.out[i]).spec, want[i], got[i]), "")
+            << op->name << " in " << to_string(t.type) << ", output " << i;
+      }
+    }
+  }
 }
 
 }  // namespace

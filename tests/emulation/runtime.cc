@@ -242,6 +242,17 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   s->queue.push_back({.kind = Item::Kind::reach, .event = e->state, .count = ++event.recorded});
   return cudaSuccess;
 }
+// An external event of a capture is reached anew by each replay, and joins nothing.
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags) {
+  if (!(flags & cudaEventRecordExternal)) return cudaEventRecord(e, s);
+  const auto held = hold();
+  if (!s->capture) return fail(cudaErrorIllegalState);
+  enqueue(s, [state = e->state] {
+    state->reached = ++state->recorded;
+    state->at = std::chrono::steady_clock::now() + advanced;
+  });
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   const auto held = hold();
   if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);

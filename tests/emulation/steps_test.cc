@@ -242,11 +242,16 @@ TEST_F(Steps, FailuresOfTheDeviceAreErrors) {
     for (int64_t good = 0;; ++good) {
       emulation::settings().*kind = good;
       try {
+        testing::internal::CaptureStderr();
         const std::vector<float> weights = run();
-        emulation::settings().*kind = -1;
+        const std::string said = testing::internal::GetCapturedStderr();
         EXPECT_EQ(weights, expected);
+        // What fails as it is recorded is run instead.
+        if (std::exchange(emulation::settings().*kind, -1) < 0) continue;
+        EXPECT_EQ(said, "");
         break;
       } catch (const Error& error) {
+        testing::internal::GetCapturedStderr();
         emulation::settings().*kind = -1;
         ++failures;
         named += std::string(error.what()).find(", at node") != std::string::npos;
@@ -261,24 +266,57 @@ TEST_F(Steps, FailuresOfTheDeviceAreErrors) {
   }
 }
 
-// Nodes that are timed are queued as ever: the device's clock tells, and the host waits at the end.
+// Nodes that are timed are queued as ever, or recorded and replayed once: the device's clock tells,
+// and the host waits at the end.
 TEST_F(Steps, NodesAreTimedByTheDevice) {
-  Twin plain(4, cuda_device()), traced(4, cuda_device());
-  traced.step().runner().set_options({.trace = true});
-  for (int step = 0; step < 3; ++step) {
-    plain.run(step);
-    const int64_t before = emulation::waits_made();
-    traced.run(step);
-    EXPECT_LE(emulation::waits_made() - before, 3) << "one for each queue, and inputs";
-    int64_t all = 0, last = 0;
-    for (const Runner::Span& span : traced.step().runner().spans()) {
-      EXPECT_GE(span.end, span.begin);
-      EXPECT_GE(span.begin, last - 1000) << "one after the other";  // rounded
-      all += span.end - span.begin, last = span.begin;
+  for (const bool record : {false, true}) {
+    Device device = cuda_device();
+    device.graphs = record;
+    Twin plain(4, device), traced(4, device);
+    RunOptions options = traced.step().runner().options();
+    options.trace = true;
+    traced.step().runner().set_options(options);
+    for (int step = 0; step < 4; ++step) plain.run(step);
+    const std::vector<float> weights = plain.weights();
+    for (int step = 0; step < 4; ++step) {
+      const int64_t before = emulation::waits_made(), replays = emulation::graphs_run();
+      traced.run(step);
+      if (!record) {
+        EXPECT_LE(emulation::waits_made() - before, 3) << "one for each queue, and inputs";
+      }
+      if (!emulation::real()) {
+        EXPECT_EQ(emulation::graphs_run() - replays, record && step > 0) << "after the first";
+      }
+      int64_t all = 0, last = 0;
+      for (const Runner::Span& span : traced.step().runner().spans()) {
+        EXPECT_GE(span.end, span.begin);
+        EXPECT_GE(span.begin, last - 1000) << "one after the other";  // rounded
+        all += span.end - span.begin, last = span.begin;
+      }
+      EXPECT_GT(all, 0);
     }
-    EXPECT_GT(all, 0);
+    EXPECT_EQ(traced.weights(), weights);
   }
-  EXPECT_EQ(traced.weights(), plain.weights());
+}
+
+// A library's call that cannot be recorded ends no run.
+TEST_F(Steps, WhatFailsAsItIsRecordedRunsNodeByNode) {
+  if (emulation::real()) GTEST_SKIP() << "a real library is recorded or not";
+  Twin plain(2, cuda_device());
+  for (int step = 0; step < 4; ++step) plain.run(step);
+  emulation::settings().libraries_recorded = false;
+  testing::internal::CaptureStderr();
+  for (int again = 0; again < 2; ++again) {
+    Twin twin(2, cuda_device());
+    const int64_t replays = emulation::graphs_run();
+    for (int step = 0; step < 4; ++step) twin.run(step);
+    EXPECT_EQ(emulation::graphs_run(), replays);
+    EXPECT_FALSE(twin.step().runner().has_recording());
+    EXPECT_EQ(twin.weights(), plain.weights());
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("warning: a step is not recorded, and runs node by node: ["), 0u) << said;
+  EXPECT_NE(said.find("at node "), std::string::npos) << said;
 }
 
 // Programs of a set lie over one another. Whoever takes turns without anybody reading, every step

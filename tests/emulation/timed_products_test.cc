@@ -1,4 +1,6 @@
 // Which algorithm a product takes: the fastest when it is timed, and from then on that one.
+#include <cuda_runtime.h>
+
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "core/builder.h"
 #include "memory/run/program_set.h"
 #include "ops/elementwise/activations.h"
+#include "ops/libraries/fastest_call.h"
 #include "ops/products/matmul.h"
 #include "tests/emulation/fixture.h"
 #include "tests/support/variable.h"
@@ -84,7 +87,9 @@ TEST_F(TimedProducts, TheFastestIsTakenAndHolds) {
   ASSERT_NE(by[1], by[2]);
   ASSERT_NE(by[0], by[2]);
   emulation::settings().blas_ms = {3000, 50, 2000};
+  const int64_t before = emulation::graphs_run();
   EXPECT_EQ(product(), by[1]);
+  EXPECT_GT(emulation::graphs_run(), before) << "what the host takes to queue calls counts not";
   ASSERT_EQ(choices_->choices.size(), 1u);
   emulation::settings().blas_ms = {50, 3000, 2000};
   EXPECT_EQ(product(), by[1]) << "it was chosen before";
@@ -183,6 +188,30 @@ TEST_F(TimedProducts, NonsenseIsPassedOver) {
     product();
     choices_->choices.begin()->second = nonsense;
     EXPECT_EQ(product(), second) << nonsense;
+  }
+}
+
+// Trying what takes long must not: it is called twice and once a round, and what is far behind not
+// at all after the second time.
+TEST_F(TimedProducts, LongCallsAreFew) {
+  const std::shared_ptr<Accelerator> gpu = cuda_device().accelerator;
+  auto* stream = static_cast<cudaStream_t>(gpu->stream(kComputeQueue));
+  const auto calls_of = [&](const std::vector<int64_t>& ms, size_t fastest) {
+    std::vector<int> calls(ms.size());
+    EXPECT_EQ(fastest_call(*gpu, ms.size(),
+                           [&](size_t i) {
+                             ++calls[i];
+                             if (ms[i] < 0) throw DeviceError("refused");
+                             emulation::enqueue(stream, [t = ms[i]] { emulation::advance(t); });
+                           }),
+              fastest);
+    return calls;
+  };
+  // One more for its recording.
+  EXPECT_EQ(calls_of({100, 41, 40, 1000, -1}, 1), (std::vector<int>{2, 3, 3, 2, 1}));
+  for (const int calls : calls_of({1, 1}, 0)) {  // as many as take 5 ms
+    EXPECT_GE(calls, 2 + 2);
+    EXPECT_LE(calls, 2 + 5);
   }
 }
 

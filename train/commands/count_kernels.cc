@@ -48,9 +48,7 @@ KernelReport count_kernels(Config config, const std::string& name,
   const std::string made_up = use_published_sizes(config);
   if (!made_up.empty()) log_info(made_up);
   const Device device = training_device(config);
-  // Tensor cores of every such card multiply TF32 at half the rate of bf16.
-  if (device.tf32 && profile.tf32 == 0) profile.tf32 = profile.bf16 / 2;
-  if (!device.tf32) profile.tf32 = 0;
+  profile = priced_as(std::move(profile), device.tf32);
   const auto task = make_task(config);
   if (!bucket) bucket = task->bucket_lengths(task->largest_candidates().back());
   CompileOptions options = compile_options(config.memory);

@@ -194,6 +194,9 @@ void Job::describe() {
   log_info(trainer_->device_line());
   for (const std::string& line : trainer_->task().describe()) log_info(line);
   for (const std::string& line : plan_lines(trainer_->largest())) log_info(line);
+  const Compiled& largest = trainer_->largest().compiled();
+  const std::string code = text_of_code(nodes_by_code(largest.program, largest.kernels));
+  if (!code.empty()) log_info("code    " + code);
 }
 
 std::string Job::plan() {

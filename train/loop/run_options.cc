@@ -128,9 +128,12 @@ Device choose_device(const DeviceConfig& config, std::string* said, int gpu_numb
   return cpu;
 }
 
-std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device) {
+std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device,
+                                           std::string* said) {
   if (!device.accelerator || !*config.branches) return {};
-  DeviceProfile out = profile_at_hand(device);
+  std::string whose;
+  DeviceProfile out = profile_at_hand(device, &whose);
+  if (said) *said += "; " + whose;
   out.capacity = device.accelerator->room();
   return out;
 }

@@ -29,7 +29,8 @@ Device training_device(const Config& config, std::string* said = nullptr);
 // The card whose times say which branches of a step get a queue of their own
 // (CompileOptions::branch_device), with the room that it has now. None: the device is a processor,
 // or device.branches is off.
-std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device);
+std::optional<DeviceProfile> branch_device(const DeviceConfig& config, const Device& device,
+                                           std::string* said = nullptr);
 
 // What the bits of results depend on besides the configuration and the data.
 std::string numerics_of(const Device& device);

@@ -46,7 +46,7 @@ ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::strin
   check_started_alike(args);  // before they exchange anything that depends on it
   CompileOptions options = run_options(args.config.memory);
   options.exchange_device = exchange_device(args.config, device, said);
-  options.branch_device = branch_device(args.config.device, device);
+  options.branch_device = branch_device(args.config.device, device, said);
   return {std::move(options), device, share};
 }
 

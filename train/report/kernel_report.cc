@@ -48,6 +48,7 @@ nlohmann::ordered_json json_of(const KernelRow& row) {
 KernelReport kernel_report(const Compiled& step, const ByNode<std::vector<LaunchCount>>& launches,
                            const DeviceProfile& device, bool graph) {
   KernelReport out{.device = device.name, .graph = graph};
+  out.code = nodes_by_code(step.program, step.kernels);
   out.all.name = "all";
   std::map<std::string, KernelRow> rows;
   ByNode<double> node_ms;
@@ -116,6 +117,9 @@ std::vector<std::string> kernel_lines(const KernelReport& report, size_t most) {
     line += ", " + short_number(report.rate(report.units)) + " " + report.unit + "/s";
   }
   out.push_back(line);
+  if (const std::string code = text_of_code(report.code); !code.empty()) {
+    out.push_back("  code: " + code);
+  }
   return out;
 }
 
@@ -132,6 +136,7 @@ std::string kernel_json(const KernelReport& report) {
                               {"step_ms", report.step_ms},
                               {"one_queue_ms", report.one_queue_ms},
                               {"roofline_ms", report.roofline_ms}};
+  json["code"] = report.code;
   json["samples_per_s"] = report.rate(report.samples);
   json[report.unit + "_per_s"] = report.rate(report.units);
   for (const KernelRow& row : report.rows) {

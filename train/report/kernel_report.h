@@ -1,5 +1,6 @@
 // What a step's kernels launch and move, by operator: pal bench --kernels.
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ struct KernelReport {
   double roofline_ms = 0;         // as pal plan predicts it
   double samples = 0, units = 0;  // of a step; units: words, images
   std::string unit;
+  std::map<std::string, std::map<std::string, int64_t>> code;  // nodes_by_code()
 
   double rate(double count) const { return step_ms > 0 ? 1e3 * count / step_ms : 0; }
 };

@@ -30,24 +30,29 @@ struct dim3 {
 // Vectors that notice when they lie where the hardware would not take them.
 namespace pal::emulation {
 void check_vector(const void* at, size_t boundary);
-template <class T, size_t kBoundary> struct Vector4 {
-  T x{}, y{}, z{}, w{};
-  Vector4() = default;
-  Vector4(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
-  Vector4(const Vector4& other) { *this = other; }
-  Vector4& operator=(const Vector4& other) {
+template <class T> struct Two { T x{}, y{}; };
+template <class T> struct Four { T x{}, y{}, z{}, w{}; };
+template <class Numbers, size_t kBoundary> struct Vector : Numbers {
+  Vector() = default;
+  template <class... T> Vector(T... each) : Numbers{each...} {}
+  Vector(const Vector& other) : Numbers() { *this = other; }
+  Vector& operator=(const Vector& other) {
     check_vector(this, kBoundary), check_vector(&other, kBoundary);
     std::memcpy(static_cast<void*>(this), static_cast<const void*>(&other), sizeof *this);
     return *this;
   }
 };
 }  // namespace pal::emulation
-struct alignas(16) float4 : pal::emulation::Vector4<float, 16> {
-  using Vector4::Vector4;
+struct alignas(8) float2 : pal::emulation::Vector<pal::emulation::Two<float>, 8> {
+  using Vector::Vector;
 };
-struct alignas(16) uint4 : pal::emulation::Vector4<unsigned, 16> {
-  using Vector4::Vector4;
+struct alignas(16) float4 : pal::emulation::Vector<pal::emulation::Four<float>, 16> {
+  using Vector::Vector;
 };
+struct alignas(16) uint4 : pal::emulation::Vector<pal::emulation::Four<unsigned>, 16> {
+  using Vector::Vector;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
@@ -125,6 +130,7 @@ enum cudaError_t : int {
   cudaErrorStreamCaptureUnjoined = 904,
   cudaErrorStreamCaptureIsolation = 905,
   cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorIllegalState = 401,
   cudaErrorCapturedEvent = 907,
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
@@ -174,6 +180,8 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+constexpr unsigned cudaEventRecordDefault = 0, cudaEventRecordExternal = 1;
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t, cudaStream_t, unsigned flags);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
