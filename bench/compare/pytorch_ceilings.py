@@ -9,6 +9,8 @@ import time
 
 import torch
 
+import timing
+
 
 def seconds_of(work, device, repeats=10):
     def finish():
@@ -30,14 +32,14 @@ def main():
     parser.add_argument("--size", type=int, default=8192, help="rows and columns of a product")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="of a copy")
     args = parser.parse_args()
-    torch.set_default_device(args.device)
     row = {}
     for name, dtype, tf32 in [("f32", torch.float32, False), ("tf32", torch.float32, True),
                               ("bf16", torch.bfloat16, False)]:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        a, b = (torch.randn(args.size, args.size, dtype=dtype) for _ in range(2))
+        timing.use_tf32(tf32)
+        a, b = (torch.randn(args.size, args.size, dtype=dtype, device=args.device)
+                for _ in range(2))
         row[name + "_tflops"] = 2e-12 * args.size ** 3 / seconds_of(lambda: a @ b, args.device)
-    source = torch.zeros(args.bytes // 4)
+    source = torch.zeros(args.bytes // 4, device=args.device)
     target = torch.empty_like(source)
     row["copy_gb_s"] = 2e-9 * args.bytes / seconds_of(lambda: target.copy_(source), args.device)
     print(json.dumps(row))

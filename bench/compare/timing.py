@@ -21,11 +21,20 @@ def options(doc, **sizes):
     return parser
 
 
+def use_tf32(on):
+    """Whether a GPU's f32 products and convolutions may be TF32's."""
+    # These two set what PyTorch 2.9 and newer keep twice, for allow_tf32 and for fp32_precision, to the
+    # same. With fp32_precision alone torch.compile, which reads allow_tf32, fails there.
+    torch.set_float32_matmul_precision("high" if on else "highest")
+    torch.backends.cudnn.allow_tf32 = on
+
+
 def start(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
-        args.precision == "tf32")
+    use_tf32(args.precision == "tf32")
+    if torch.cuda.is_initialized():  # by a case before this one
+        torch.cuda.reset_peak_memory_stats()
 
 
 def report(args, model, step, samples, tokens):
