@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
       if (threadIdx.x < S::kQueries) {
         float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x;
         const int row = t + int(threadIdx.x);
-        const int64_t at = int64_t(head.unit) * queries + row;
+        // Of more rows than these 32 bits count, no card holds the queries.
+        const unsigned at = unsigned(head.unit) * unsigned(queries) + unsigned(row);
         level[0] = row < queries ? a.lse[at] * kLog2E : 0;  // beyond, query and dout are zero
         level[S::kQueries] = row < queries ? a.delta[at] : 0;
       }

@@ -210,7 +210,8 @@ __device__ inline void load2(const Stored& x, int64_t i, int n, float* v) {
 }
 __device__ inline void store2(const Stored& y, int64_t i, int n, const float* v) {
   if (!y.vector || n < 2) {
-    for (int k = 0; k < n; ++k) store1(y, i + k, v[k]);
+    if (n > 0) store1(y, i, v[0]);
+    if (n > 1) store1(y, i + 1, v[1]);
   } else if (y.type == DType::f32) {
     *reinterpret_cast<float2*>(static_cast<float*>(y.data) + i) = make_float2(v[0], v[1]);
   } else {
