@@ -223,14 +223,15 @@ Prediction predicted(TimedStep& timed, const Args& args) {
   return predict(timed.step().program(), profile, &timed.step().compiled().storages);
 }
 
-nlohmann::ordered_json object_of(TimedStep& timed, const Args& args, double seconds,
+// `recorded`: whether the timed steps were.
+nlohmann::ordered_json object_of(TimedStep& timed, const Args& args, double seconds, bool recorded,
                                  const std::optional<Prediction>& prediction, const Table& table) {
   const Compiled& compiled = timed.step().compiled();
   const auto& accelerator = timed.device().accelerator;
   nlohmann::ordered_json object{{"program", "Palimpsest"},
                                 {"threads", timed.device().threads},
                                 {"device", accelerator ? accelerator->description() : "cpu"},
-                                {"recorded", timed.step().runner().has_recording()},
+                                {"recorded", recorded},
                                 {"planned_bytes", compiled.plan.device().bytes},
                                 {"product_gflop", 1e-9 * product_flops(timed.step().program())},
                                 {"step_ms", 1e3 * seconds},
@@ -259,6 +260,7 @@ int run(int argc, char** argv) {
   TimedStep timed(args, config);
   for (int i = 0; i < args.warmup; ++i) timed.run();
   const double seconds = timed.median_of(args.steps);
+  const bool recorded = timed.step().runner().has_recording();
   std::optional<Prediction> prediction;
   if (!args.profile.empty()) prediction = predicted(timed, args);
   Table table;
@@ -267,7 +269,8 @@ int run(int argc, char** argv) {
                         prediction ? prediction->node_ms : ByNode<double>());
   }
   if (args.json) {
-    std::printf("%s\n", object_of(timed, args, seconds, prediction, table).dump().c_str());
+    std::printf("%s\n",
+                object_of(timed, args, seconds, recorded, prediction, table).dump().c_str());
     return 0;
   }
   print(table, 1e3 * seconds, !args.profile.empty());

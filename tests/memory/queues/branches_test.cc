@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/order.h"
 #include "core/verify.h"
+#include "memory/branch_queue.h"
+#include "memory/plan/plan.h"
 #include "memory/price/side_by_side.h"
 #include "memory/queues/waits.h"
 #include "memory/storages/lifetimes.h"
@@ -205,6 +207,24 @@ TEST_F(BranchQueue, KeepsToTheBudget) {
   two_.budget = {}, two_.branch_device->capacity = bytes;
   EXPECT_LE(made(two_).plan.device().bytes, bytes);
   EXPECT_GT(most, bytes);
+}
+
+// What is alive may fit where what is placed does not.
+TEST_F(BranchQueue, KeepsToTheBudgetAsItIsPlaced) {
+  const StateLayout layout(program_);
+  two_.queue_budget = 1 << 20;
+  for (const int64_t wasted : {int64_t(0), int64_t(1) << 30}) {
+    Compiled step = made(one_);
+    queue_branches_of(step, cache_, two_, [&](const Compiled& c) {
+      Plan plan = make_plan(c.program, c.storages, layout);
+      plan.regions[region_of(Space::device)].bytes += wasted;
+      return plan;
+    });
+    EXPECT_EQ(queue_count(step.program), wasted ? 1 : 2) << note(step);
+    if (wasted) {
+      EXPECT_EQ(note(step), "two queues do not fit");
+    }
+  }
 }
 
 // Where kernels fill the card, or launches cost nothing to hide, nothing is gained.
