@@ -9,12 +9,18 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/run_bench.h"
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/op.h"
+#include "core/prepare.h"
 #include "core/scalars.h"
 #include "memory/price/predict.h"
 #include "train/config/profile.h"

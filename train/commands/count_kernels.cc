@@ -8,6 +8,7 @@
 #include "core/kernel_counter.h"
 #include "core/scalars.h"
 #include "memory/run/count_launches.h"
+#include "train/config/profile.h"
 #include "train/config/published_sizes.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/error.h"
+#include "core/prepare.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/images/image_task.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/prepare.h"
 #include "memory/price/predict.h"
 #include "memory/price/side_by_side.h"
 #include "train/config/wording.h"
