@@ -100,7 +100,8 @@ void measure(const std::string& name, const std::string& profile, const Args& ar
         int64_t(std::ceil(double(most) * std::pow(double(least) / double(most), part))));
   }
   start = processor_seconds();
-  const std::vector<double> bounds = bounds_ms(program, layout, options, *options.profile, budgets);
+  const std::vector<double> bounds =
+      bounds_of(program, layout, options, *options.profile, budgets).ms;
   const double bound_seconds = processor_seconds() - start;
   const std::vector<Single> singles =
       args.singles ? singles_of(program, cache, layout, options) : std::vector<Single>{};

@@ -161,16 +161,15 @@ double Bound::ms(int64_t bytes) const {
   return best;
 }
 
-std::vector<double> bounds_ms(const Program& recorded, const StateLayout& layout,
-                              const CompileOptions& options, const DeviceProfile& device,
-                              const std::vector<int64_t>& budgets) {
+Bounds bounds_of(const Program& recorded, const StateLayout& layout, const CompileOptions& options,
+                 const DeviceProfile& device, const std::vector<int64_t>& budgets) {
   Bound bound(recorded, layout, options, device);
   const int cuts = std::clamp(int(kCutNodes / (recorded.nodes.size() + 1)), kFewestCuts, kMostCuts);
   // From the largest on: its prices are where the next begins.
   for (size_t i = budgets.size(); i-- > 0;) bound.sharpen(budgets[i], cuts);
-  std::vector<double> ms;
-  for (const int64_t budget : budgets) ms.push_back(bound.ms(budget));
-  return ms;
+  Bounds out{.least_bytes = bound.least_bytes()};
+  for (const int64_t budget : budgets) out.ms.push_back(bound.ms(budget));
+  return out;
 }
 
 }  // namespace pal

@@ -77,8 +77,11 @@ class Bound {
 };
 
 // Bounds for several budgets, in one go. What the options ask for counts as above.
-std::vector<double> bounds_ms(const Program& recorded, const StateLayout& layout,
-                              const CompileOptions& options, const DeviceProfile& device,
-                              const std::vector<int64_t>& budgets);
+struct Bounds {
+  std::vector<double> ms;   // by budget
+  int64_t least_bytes = 0;  // Bound's
+};
+Bounds bounds_of(const Program& recorded, const StateLayout& layout, const CompileOptions& options,
+                 const DeviceProfile& device, const std::vector<int64_t>& budgets);
 
 }  // namespace pal

@@ -100,6 +100,8 @@ class Pool {
     for (Placed& each : placed_) points.push_back(std::move(each.point));
     front.points = unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
     std::reverse(front.points.begin(), front.points.end());
+    // A node may lie in place, or be fused otherwise, where others keep nothing for later.
+    front.floor.bytes = std::min(front.floor.bytes, front.points.front().bytes);
     bound(front);
     return front;
   }
@@ -109,8 +111,9 @@ class Pool {
     if (plain_.profile->times) return;  // bounds are of the profile's roofline
     std::vector<int64_t> bytes;
     for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
-    const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
-    for (size_t i = 0; i < ms.size(); ++i) front.points[i].bound_ms = ms[i];
+    const Bounds bounds = bounds_of(recorded_, layout_, plain_, *plain_.profile, bytes);
+    for (size_t i = 0; i < bounds.ms.size(); ++i) front.points[i].bound_ms = bounds.ms[i];
+    front.floor.bytes = std::min(front.floor.bytes, bounds.least_bytes);
   }
   Unplaced judged(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
     auto passed = std::make_shared<Compiled>();

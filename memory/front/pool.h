@@ -36,7 +36,8 @@ struct FrontAlone {
   double step_ms = 0;
 };
 
-// State, inputs, and what one node touches: no plan of whole nodes goes below.
+// No plan of whole nodes goes below these bytes: state, inputs, and what the largest node touches,
+// or less where the bound or a plan does with less.
 struct FrontFloor {
   int64_t bytes = 0;
   std::string node;  // "features/2 conv2d"

@@ -106,7 +106,7 @@ std::string below(const Front& front, const FrontLimits& limits) {
     text += ", which takes " + format_bytes(least.host) + " of the host's memory";
     if (least.host > limits.host) text += ", and there are " + format_bytes(limits.host);
   }
-  return text + "; state, inputs and what " + front.floor.node + " touches are " +
+  return text + "; state, inputs and what " + front.floor.node + " touches are at least " +
          format_bytes(front.floor.bytes);
 }
 

@@ -63,7 +63,7 @@ class AutoPlanner {
 };
 
 // "no plan keeps to the budget of 1.00 GB: the least found is 1.20 GB (sqrt); state, inputs and
-// what encoder/rnn/0 lstm touches are 1.05 GB".
+// what encoder/rnn/0 lstm touches are at least 1.05 GB".
 std::string below(const Front& front, const FrontLimits& limits);
 // "echo 9 %, 1.20 GB of 1.30 GB, +3.4 % predicted (RTX 2080 Ti); one of 14 plans, made in 2.3 s".
 std::string describe(const AutoPlan& plan, const FrontLimits& limits);

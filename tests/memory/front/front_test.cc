@@ -73,7 +73,8 @@ TEST(Front, FastestThatFitsWithTheSameBits) {
     }
     const Bits expected = bits_of(compile(step, cache, layout, base));
     const int64_t least = front.points.front().bytes, most = front.points.back().bytes;
-    ASSERT_GE(least, front.floor.bytes) << where;
+    ASSERT_GE(least, front.floor.bytes)
+        << where << ", " << front.floor.node << "; " << front.points.front().from;
     ASSERT_EQ(front.pick({least - 1}), nullptr) << where;
     below_all += least < least_alone;
     double before = std::numeric_limits<double>::infinity();
