@@ -61,9 +61,11 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
                                        .boundaries = on,
                                        .most_workspace = most},
                                       &why_not);
-    s.adds_bias = s.cudnn && shape.bias;
-    const bool apart = s.cudnn && relu && !s.cudnn->does_relu();
-    by = apart ? with_reason("cuDNN's graph, relu by a kernel") : "cuDNN's graph";
+    if (s.cudnn) {
+      s.adds_bias = shape.bias;
+      const bool apart = relu && !s.cudnn->does_relu();
+      by = apart ? with_reason("cuDNN's graph, relu by a kernel") : "cuDNN's graph";
+    }
   }
   if (!s.cudnn && cudnn_convolution && type == result) {
     s.cudnn = cudnn_convolution(device, kind, shape, type, most);

@@ -1,5 +1,5 @@
-// cudnn_convolution beyond what operators' examples reach: 16-bit operands, what it leaves to
-// others; and that the emulated library refuses what the real one does.
+// cuDNN's convolutions beyond what operators' examples reach: 16-bit operands, graphs, and what is
+// left to others.
 #include "core/cuda/cudnn.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_graph.h"
 #include "ops/libraries/cudnn_shape.h"
+#include "tests/emulation/cudnn_image.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/pinned.h"
 
@@ -25,8 +26,6 @@ CudnnBoundaries odd_rows(DType type) {
   const int64_t element = bits(type) / 8;
   return {.a = element, .b = element, .out = element, .bias = 4};
 }
-
-constexpr int64_t kPlenty = 1 << 20;
 
 using Made = std::unique_ptr<CudnnConvolution>;
 Made weight_grad_of(const Device& device, const ConvShape& shape, DType type,
@@ -50,13 +49,6 @@ Made forward_of(const Device& device, const ConvShape& shape, DType type, bool r
                                   .most_workspace = most},
                                  why_not);
 }
-// y (2, 3, 3, 4) = x (2, 5, 5, 3) by w (4, 3, 3, 3), two pixels apart, zeros around.
-const ConvShape kImage{.axes = 2,
-                       .axis = {ConvAxis{5, 3, 3, 2, 1, 1}, ConvAxis{5, 3, 3, 2, 1, 1}},
-                       .n = 2,
-                       .c = 3,
-                       .o = 4};
-
 class CudnnTest : public testing::Test {
  protected:
   void TearDown() override { emulation::settings() = {}; }
@@ -180,6 +172,21 @@ TEST_F(CudnnTest, WeightGradientsKeepTheirBoundaries) {
                DeviceError);
 }
 
+// What it leaves of n elements, run twice.
+template <class T>
+std::vector<T> results_of(const Device& device, const CudnnConvolution& convolution,
+                          CudnnOperands operands, size_t n) {
+  const Pinned<T> out(std::vector<T>(n, from_float<T>(NAN)));
+  const Pinned<std::byte> workspace(size_t(convolution.workspace()));
+  operands.out = out.data();
+  for (int again = 0; again < 2; ++again) {
+    convolution.run(static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue)), operands,
+                    workspace.data());
+  }
+  device.accelerator->synchronize();
+  return out.copy();
+}
+
 // The bias and relu, in f32 before the one rounding; by the graph API.
 template <class T> void expect_epilogues(const Device& device, DType type) {
   const Pass<T> pass{device, type};
@@ -193,17 +200,11 @@ template <class T> void expect_epilogues(const Device& device, DType type) {
       ASSERT_TRUE(convolution);
       EXPECT_EQ(convolution->does_relu(), relu);
       EXPECT_LE(convolution->workspace(), kPlenty);
-      const Pinned<T> x(pass.x), w(pass.w), y(std::vector<T>(sums.size(), from_float<T>(NAN)));
+      const Pinned<T> x(pass.x), w(pass.w);
       const Pinned<float> row(biases);
-      const Pinned<std::byte> workspace(size_t(convolution->workspace()));
-      auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
-      CudnnOperands operands{.a = x.data(), .b = w.data(), .out = y.data()};
+      CudnnOperands operands{.a = x.data(), .b = w.data(), .out = nullptr};
       if (bias) operands.bias = row.data();
-      for (int again = 0; again < 2; ++again) {
-        convolution->run(stream, operands, workspace.data());
-      }
-      device.accelerator->synchronize();
-      const std::vector<T> got = y.copy();
+      const std::vector<T> got = results_of<T>(device, *convolution, operands, sums.size());
       for (size_t i = 0; i < sums.size(); ++i) {
         float want = sums[i];
         if (bias) want += biases[i % biases.size()];
@@ -211,7 +212,7 @@ template <class T> void expect_epilogues(const Device& device, DType type) {
         EXPECT_EQ(to_float(got[i]), to_float(from_float<T>(want))) << i << " " << bias << relu;
       }
       operands.add = true;
-      EXPECT_THROW(convolution->run(stream, operands, workspace.data()), DeviceError);
+      EXPECT_THROW(results_of<T>(device, *convolution, operands, sums.size()), DeviceError);
     }
   }
 }
@@ -279,12 +280,8 @@ template <class T> void expect_gradients(const Device& device, DType type) {
     ASSERT_TRUE(graph);
     const Pinned<T> a(data ? pass.dy : pass.x), b(data ? pass.w : pass.dy);
     const std::vector<float>& sums = want[!data];
-    const Pinned<T> out(std::vector<T>(sums.size(), from_float<T>(NAN)));
-    const Pinned<std::byte> workspace(size_t(graph->workspace()));
-    graph->run(static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue)),
-               {a.data(), b.data(), out.data()}, workspace.data());
-    device.accelerator->synchronize();
-    const std::vector<T> got = out.copy();
+    const std::vector<T> got =
+        results_of<T>(device, *graph, {a.data(), b.data(), nullptr}, sums.size());
     for (size_t i = 0; i < sums.size(); ++i) {
       EXPECT_EQ(to_float(got[i]), to_float(from_float<T>(sums[i]))) << i << " " << data;
     }
@@ -354,153 +351,6 @@ TEST_F(CudnnTest, SaysWhichCallFailed) {
     const std::string text = error.what();
     EXPECT_EQ(text.find("cudnn_test.cc:"), 0u) << text;
     EXPECT_NE(text.find(": cuDNN: CUDNN_STATUS_BAD_PARAM (2000)"), std::string::npos) << text;
-  }
-}
-
-// The emulated library itself.
-struct Descriptors {
-  cudnnTensorDescriptor_t x, y;
-  cudnnFilterDescriptor_t w;
-  cudnnConvolutionDescriptor_t windows;
-  const CudnnShape shape = *cudnn_shape(kImage);
-
-  Descriptors() {
-    cudnnCreateTensorDescriptor(&x), cudnnCreateTensorDescriptor(&y);
-    cudnnCreateFilterDescriptor(&w), cudnnCreateConvolutionDescriptor(&windows);
-    cudnnSetTensorNdDescriptor(x, CUDNN_DATA_FLOAT, 4, shape.x.data(), shape.x_stride.data());
-    cudnnSetTensorNdDescriptor(y, CUDNN_DATA_FLOAT, 4, shape.y.data(), shape.y_stride.data());
-    cudnnSetFilterNdDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 4, shape.w.data());
-    set_windows(CUDNN_DATA_FLOAT);
-  }
-  ~Descriptors() {
-    cudnnDestroyTensorDescriptor(x), cudnnDestroyTensorDescriptor(y);
-    cudnnDestroyFilterDescriptor(w), cudnnDestroyConvolutionDescriptor(windows);
-  }
-  void set_windows(cudnnDataType_t sums) {
-    cudnnSetConvolutionNdDescriptor(windows, 2, shape.pad.data(), shape.stride.data(),
-                                    shape.dilation.data(), CUDNN_CROSS_CORRELATION, sums);
-  }
-  cudnnStatus_t ask(size_t* bytes) const {
-    return cudnnGetConvolutionForwardWorkspaceSize(
-        nullptr, x, w, windows, y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, bytes);
-  }
-};
-
-TEST(EmulatedCudnn, RefusesWhatTheManualDoes) {
-  Descriptors d;
-  size_t bytes = 0;
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_SUCCESS);
-  CudnnShape::Extents other = d.shape.y;
-  ++other[2];
-  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, other.data(), d.shape.y_stride.data());
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // windows that there are not
-  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_HALF, 4, d.shape.y.data(), d.shape.y_stride.data());
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // mixed types
-  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, d.shape.y.data(), d.shape.x_stride.data());
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_NOT_SUPPORTED);  // another layout
-  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, d.shape.y.data(), d.shape.y_stride.data());
-  d.set_windows(CUDNN_DATA_HALF);
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_NOT_SUPPORTED);  // sums in 16 bits
-  d.set_windows(CUDNN_DATA_FLOAT);
-  cudnnSetConvolutionGroupCount(d.windows, 2);
-  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // channels that do not divide
-}
-
-TEST(EmulatedCudnn, WantsItsWorkspaceAndDeterminism) {
-  Descriptors d;
-  size_t bytes = 0;
-  ASSERT_EQ(d.ask(&bytes), CUDNN_STATUS_SUCCESS);
-  const float one = 1, zero = 0;
-  Pinned<float> x(150), w(108), y(72), workspace(bytes / 4 + 1);
-  const auto run = [&](size_t given) {
-    return cudnnConvolutionForward(nullptr, &one, d.x, x.data(), d.w, w.data(), d.windows,
-                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                   workspace.data(), given, &zero, d.y, y.data());
-  };
-  EXPECT_EQ(run(bytes - 1), CUDNN_STATUS_BAD_PARAM);
-  EXPECT_THROW(cudnnGetConvolutionBackwardDataWorkspaceSize(
-                   nullptr, d.w, d.y, d.windows, d.x, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, &bytes),
-               std::runtime_error);
-  for (auto algorithm :
-       {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3}) {
-    EXPECT_THROW(cudnnGetConvolutionBackwardFilterWorkspaceSize(nullptr, d.x, d.y, d.windows, d.w,
-                                                                algorithm, &bytes),
-                 std::runtime_error);
-  }
-}
-
-// A convolution, the sum of its result and a row, and relu; changed in one place.
-enum class Change {
-  none,
-  strides,      // y's extents are not the windows'
-  half_inside,  // handed on in 16 bits
-  in_memory,    // what is handed on is
-  no_memory,    // the result is not
-  row,          // of another number of channels
-  no_row,
-  sum_as_relu,  // with a second operand
-  half_math,
-  other_value,  // relu reads what the convolution wrote
-  backwards,    // relu before the sum
-  same_number,
-  beta,
-};
-bool is_taken(cudnnHandle_t handle, Change change) {
-  CudnnGraph g(handle);
-  const cudnnDataType_t f32 = CUDNN_DATA_FLOAT, half = CUDNN_DATA_HALF;
-  const std::vector<int64_t> extents{2, 4, 3, change == Change::strides ? 4 : 3};
-  const bool handed_on = change != Change::in_memory;
-  const cudnnDataType_t inside = change == Change::half_inside ? half : f32;
-  const auto& x = g.tensor({1, half, {2, 3, 5, 5}, 2});
-  const auto& w = g.tensor({change == Change::same_number ? 1 : 2, half, {4, 3, 3, 3}, 2});
-  const auto& row = g.tensor({3, f32, {1, change == Change::row ? 3 : 4, 1, 1}, 4});
-  const auto& sums = g.tensor({4, inside, extents, 4, handed_on});
-  const auto& biased = g.tensor({5, f32, extents, 4, true});
-  const auto& y = g.tensor({6, half, extents, 2, change == Change::no_memory});
-  const auto& windows = g.windows(*cudnn_shape(kImage));
-  auto formula = [&](cudnnPointwiseMode_t mode) -> const GraphObject& {
-    return g.part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, [&](GraphObject& o) {
-      o.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::vector{mode})
-          .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
-               std::vector{change == Change::half_math ? half : f32});
-    });
-  };
-  const auto& add =
-      formula(change == Change::sum_as_relu ? CUDNN_POINTWISE_RELU_FWD : CUDNN_POINTWISE_ADD);
-  const auto& relu = formula(CUDNN_POINTWISE_RELU_FWD);
-  g.operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, [&](GraphObject& o) {
-    o.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, sums)
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, windows)
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, std::vector{1.0f})
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT,
-             std::vector{change == Change::beta ? 1.0f : 0.0f});
-  });
-  auto pointwise = [&](const GraphObject& by, const GraphObject& from, const GraphObject& to,
-                       bool second) {
-    g.operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, [&](GraphObject& o) {
-      o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, by)
-          .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from)
-          .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
-      if (second) o.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, row);
-    });
-  };
-  if (change == Change::backwards) {
-    pointwise(relu, sums, biased, false), pointwise(add, biased, y, true);
-  } else {
-    pointwise(add, sums, biased, change != Change::no_row);
-    pointwise(relu, change == Change::other_value ? sums : biased, y, false);
-  }
-  return g.choose(kPlenty);
-}
-
-TEST_F(CudnnTest, GraphsAreRefusedAsTheManualDoes) {
-  if (emulation::real()) GTEST_SKIP() << "the library refuses what it does";
-  const cudnnHandle_t handle = cudnn_of(device_);
-  EXPECT_TRUE(is_taken(handle, Change::none));
-  for (int change = 1; change <= int(Change::beta); ++change) {
-    EXPECT_FALSE(is_taken(handle, Change(change))) << change;
   }
 }
 
