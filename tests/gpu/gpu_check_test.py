@@ -1,6 +1,7 @@
 """scripts/gpu-check with programs that only pretend: it tries every part, whatever fails, and reports
 what happened. Run by ctest. PAL_KILLS=N kills it at so many random moments (6)."""
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -160,9 +161,32 @@ ALL = ["machine", "first", "tests", "ranks", "graphs", "large", "without", "ceil
        "small_reduced", "small_compiled", "models"]
 
 
+def running_in(folder):
+    """Processes whose command line names a folder, by their number."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue  # it ended
+        if str(folder) in line:
+            found[int(pid)] = line
+    return found
+
+
+def end_what_runs_in(folder):
+    """A script that is killed leaves its commands running: they would write where all is removed."""
+    while left := running_in(folder):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
 class GpuCheck(unittest.TestCase):
     def setUp(self):
         self.all = self.room = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.addCleanup(end_what_runs_in, self.all)
 
     def check(self, parts, options=(), bench=True, kill_when=None, kill_after=None,
               kill_with=signal.SIGKILL, **how):
@@ -181,7 +205,8 @@ class GpuCheck(unittest.TestCase):
         python = str(folder / "python") if how["python"] == "fake" else how["python"]
         command = [ROOT / "scripts" / "gpu-check", "--bin", folder, "--out", out, "--parts", parts,
                    "--python", python, *options]
-        env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}")
+        env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}",
+                   TMPDIR=str(folder))
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env) as process:
             file = out / "results.json"
             while kill_when and process.poll() is None:
@@ -538,15 +563,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 128 + signal.SIGTERM)
         self.assertLess(time.monotonic() - begin, 20)
         time.sleep(0.3)
-        running = [pathlib.Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc")
-                   if pid.isdigit()]
-        lines = []
-        for file in running:
-            try:
-                lines.append(file.read_bytes().decode(errors="replace"))
-            except OSError:
-                pass
-        self.assertFalse([line for line in lines if str(self.room) in line])
+        self.assertFalse(running_in(self.room))
 
 
 if __name__ == "__main__":
