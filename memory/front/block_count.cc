@@ -57,6 +57,7 @@ class BlockCounter {
         break;
       }
     }
+    if (first_backward_ == kNone) first_backward_ = p_.node_count();  // gradients read no maps
     int next = 0;
     for (NodeId n = p_.node_count(); n-- > first_backward_;) {
       block_[n] = next = std::max(block_[n], next);

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "memory/front/descent.h"
-#include "memory/front/fused_clones.h"
 #include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/parts.h"
@@ -149,19 +148,6 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     out.push_back(std::move(chosen));
   }
   return unbeaten(std::move(out), &Chosen::added_ms, &Chosen::bytes);
-}
-
-bool rerun_may_be_faster(const Program& program, const CompileOptions& options) {
-  if (!options.fuse_recompute || !options.profile) return false;
-  const Program step = before_clones(program, options);
-  const StepView view(step, nothing_heavy(options.recompute_options));
-  const ByNode<double> ms = predict(step, *options.profile).node_ms;
-  const std::vector<FusedClones> all = fused_clones(view, *options.profile);
-  return std::any_of(all.begin(), all.end(), [&](const FusedClones& one) {
-    double again = 0;
-    for (const NodeId n : one.nodes) again += ms[n];
-    return one.saved_ms > again;
-  });
 }
 
 }  // namespace pal

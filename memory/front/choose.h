@@ -28,9 +28,4 @@ Program before_clones(const Program& program, const CompileOptions& options);
 std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& options,
                                  const DeviceProfile& device, int64_t floor);
 
-// Whether keeping less may make the step faster: some maps would run again inside of kernels that
-// read them, in less time than it takes to read what was kept. Then a plan of the front may be
-// faster than the step as it was recorded, however many bytes there are.
-bool rerun_may_be_faster(const Program& program, const CompileOptions& options);
-
 }  // namespace pal

@@ -12,6 +12,7 @@
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
 #include "memory/front/maps.h"
+#include "memory/front/may_be_faster.h"
 #include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
@@ -83,9 +84,10 @@ class Pool {
     Unplaced none = judged(plain_, "none");
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
     plain_ms_ = none.ms;
-    if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = none.ms;
+    if (!may_be_faster(recorded_, cache_, layout_, plain_, *none.passed)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
+    if (plain_.fuse_recompute) add(fused_alone(plain_), "fused");
     add_chosen(front.floor.bytes);
     place_pool();
     add_deep();
@@ -325,8 +327,8 @@ class Pool {
   std::vector<Unplaced> pool_;
   std::vector<Placed> placed_;
   double plain_ms_ = 0;
-  // A step that fits as it was recorded runs so, without a front, unless rerun_may_be_faster():
-  // then no plan of fewer bytes may be faster, or more bytes would be slower.
+  // A step that fits as it was recorded runs so, without a front, unless may_be_faster(): then no
+  // plan of fewer bytes may be faster, or more bytes would be slower.
   double least_ms_ = 0;
 };
 

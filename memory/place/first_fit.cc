@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 
 #include "memory/place/buffers/gaps.h"
@@ -17,33 +18,35 @@ struct Placed {
 };
 
 // What was placed, by offset: a list of short sorted blocks, each with the span of time it covers,
-// so that a block that is over before, or begins after, is skipped whole.
+// so that a block that is over before, or begins after, is skipped whole. In the others few buffers
+// live at the time in question: these are found sixteen at a time.
 class Shelf {
  public:
   // The lowest offset at which `size` bytes are free during [lower, upper).
   int64_t find(int32_t lower, int32_t upper, int64_t size) const {
     int64_t top = 0;  // of what lies below and lives at the same time
     for (const auto& block : blocks_) {
-      if (block->placed[0].offset >= top + size) return top;
+      if (block->offset[0] >= top + size) return top;
       if (block->last_upper <= lower || block->first_lower >= upper) continue;
-      for (const Placed& p : *block) {
-        if (p.lower >= upper || p.upper <= lower) continue;
-        if (p.offset - top >= size) return top;
-        top = std::max(top, p.end);
+      for (size_t group = 0; group < block->count; group += kTogether) {
+        for (uint32_t live = block->live(group, lower, upper); live != 0; live &= live - 1) {
+          const size_t k = group + size_t(std::countr_zero(live));
+          if (block->offset[k] - top >= size) return top;
+          top = std::max(top, block->end[k]);
+        }
       }
     }
     return top;
   }
 
   void insert(const Placed& p) {
-    const auto is_below = [&](const auto& b) { return b->placed[0].offset <= p.offset; };
+    const auto is_below = [&](const auto& b) { return b->offset[0] <= p.offset; };
     auto at = std::partition_point(blocks_.begin(), blocks_.end(), is_below);
     if (at != blocks_.begin()) --at;
     if (at == blocks_.end()) at = blocks_.insert(at, std::make_unique<Block>());
     if ((*at)->count == kBlock) {
-      const std::array<Placed, kBlock> full = (*at)->placed;
-      auto upper_half = std::make_unique<Block>(std::span(full).subspan(kBlock / 2));
-      **at = Block(std::span(full).first(kBlock / 2));
+      auto upper_half = std::make_unique<Block>();
+      (*at)->move_upper_half(*upper_half);
       at = blocks_.insert(at + 1, std::move(upper_half));
       if (!is_below(*at)) --at;
     }
@@ -51,25 +54,49 @@ class Shelf {
   }
 
  private:
-  static constexpr size_t kBlock = 128;
+  static constexpr size_t kBlock = 128, kTogether = 16;
   struct Block {
     size_t count = 0;
     int32_t first_lower = INT32_MAX, last_upper = INT32_MIN;
-    std::array<Placed, kBlock> placed;
+    // By offset. Where there is nothing, it lives at no time.
+    std::array<int32_t, kBlock> lower, upper;
+    std::array<int64_t, kBlock> offset, end;
 
-    Block() = default;
-    explicit Block(std::span<const Placed> from) {
-      for (const Placed& p : from) insert(p);
+    Block() { lower.fill(INT32_MAX), upper.fill(INT32_MIN); }
+
+    // A bit for each of those from `group` on that live during [from, until).
+    uint32_t live(size_t group, int32_t from, int32_t until) const {
+      const int32_t *begins = lower.data() + group, *ends = upper.data() + group;
+      uint32_t bits = 0;
+#pragma omp simd reduction(| : bits)
+      for (uint32_t i = 0; i < kTogether; ++i) {
+        bits |= uint32_t((begins[i] < until) & (ends[i] > from)) << i;
+      }
+      return bits;
     }
-    const Placed* begin() const { return placed.data(); }
-    const Placed* end() const { return placed.data() + count; }
     void insert(const Placed& p) {  // there is room
-      Placed* const last = placed.data() + count++;
-      Placed* const at = std::upper_bound(placed.data(), last, p,
-                                          [](auto& a, auto& b) { return a.offset < b.offset; });
-      std::copy_backward(at, last, last + 1);
-      *at = p;
+      const auto at = size_t(
+          std::upper_bound(offset.begin(), offset.begin() + std::ptrdiff_t(count), p.offset) -
+          offset.begin());
+      insert_at(at, lower, p.lower), insert_at(at, upper, p.upper);
+      insert_at(at, offset, p.offset), insert_at(at, end, p.end);
+      ++count;
       first_lower = std::min(first_lower, p.lower), last_upper = std::max(last_upper, p.upper);
+    }
+    void move_upper_half(Block& other) {
+      const Block full = *this;
+      *this = Block();
+      for (size_t k = 0; k < full.count; ++k) {
+        (k < kBlock / 2 ? *this : other)
+            .insert({full.offset[k], full.end[k], full.lower[k], full.upper[k]});
+      }
+    }
+
+   private:
+    template <class T> void insert_at(size_t at, std::array<T, kBlock>& of, T value) {
+      std::copy_backward(of.begin() + std::ptrdiff_t(at), of.begin() + std::ptrdiff_t(count),
+                         of.begin() + std::ptrdiff_t(count) + 1);
+      of[at] = value;
     }
   };
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/ranks/group.h"
 #include "core/text.h"
-#include "memory/front/choose.h"
+#include "memory/front/may_be_faster.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/step_program.h"
@@ -85,7 +85,7 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
   plain.budget = limits.device;
   out.step = compile(recorded, kernels, layout, plain);
   const bool fits = out.step.plan.device().bytes <= limits.device;
-  if (fits && !rerun_may_be_faster(recorded, options_)) return out;
+  if (fits && !may_be_faster(recorded, kernels, layout, options_, out.step)) return out;
   out.made = front(recorded, kernels, layout);
   if (choose(out, recorded, kernels, layout, limits)) return out;
   if (out.made->cached) {

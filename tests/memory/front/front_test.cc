@@ -142,6 +142,10 @@ TEST(Front, StepsWithoutMuchToChoose) {
   EXPECT_EQ(front.points[0].from, "none");
   EXPECT_EQ(front.pick({front.points[0].bytes}), &front.points[0]);
   EXPECT_EQ(front.points[0].kept, 0);
+  // Gradients that read none of the maps, though there are borders.
+  const Program linear = random_network(1436, {.layers = 7, .batch = 16, .width = 32});
+  const Front of_linear = make_front(linear, cache, StateLayout(linear), on_card(0));
+  EXPECT_EQ(of_linear.points.back().kept, 0);
 }
 
 TEST(Front, ManagersAreRefused) {
