@@ -18,17 +18,19 @@ struct FuzzTarget {
   bool (*body)(std::string_view bytes);
 };
 
-FuzzTarget fuzz_config();       // YAML, and the options in it
-FuzzTarget fuzz_vocabulary();   // vocabulary files, ours and others'
-FuzzTarget fuzz_text();         // parallel text, down to batches
-FuzzTarget fuzz_safetensors();  // checkpoints
-FuzzTarget fuzz_image();        // JPEG and PNG
-FuzzTarget fuzz_cifar();        // CIFAR's binaries, packed or not
-FuzzTarget fuzz_sound();        // WAV and what else libsndfile reads
-FuzzTarget fuzz_mfcc();         // cepstral coefficients
-FuzzTarget fuzz_manifest();     // lists of recordings
-FuzzTarget fuzz_profile();      // device profiles
-FuzzTarget fuzz_place();        // pal place's files
+FuzzTarget fuzz_config();         // YAML, and the options in it
+FuzzTarget fuzz_vocabulary();     // vocabulary files, ours and others'
+FuzzTarget fuzz_sentencepiece();  // SentencePiece models
+FuzzTarget fuzz_text();           // parallel text, down to batches
+FuzzTarget fuzz_safetensors();    // checkpoints
+FuzzTarget fuzz_image();          // JPEG and PNG
+FuzzTarget fuzz_cifar();          // CIFAR's binaries, packed or not
+FuzzTarget fuzz_idx();            // IDX: images and their labels
+FuzzTarget fuzz_sound();          // WAV and what else libsndfile reads
+FuzzTarget fuzz_mfcc();           // cepstral coefficients
+FuzzTarget fuzz_manifest();       // lists of recordings
+FuzzTarget fuzz_profile();        // device profiles
+FuzzTarget fuzz_place();          // pal place's files
 
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);

@@ -69,10 +69,12 @@ void run(const FuzzTarget& target, int count, int at_least) {
 
 TEST(Fuzz, Config) { run(fuzz_config(), 6000, 100); }
 TEST(Fuzz, Vocabulary) { run(fuzz_vocabulary(), 6000, 1000); }
+TEST(Fuzz, SentencePiece) { run(fuzz_sentencepiece(), 1000, 20); }
 TEST(Fuzz, Text) { run(fuzz_text(), 6000, 1000); }
 TEST(Fuzz, Safetensors) { run(fuzz_safetensors(), 6000, 50); }
 TEST(Fuzz, Image) { run(fuzz_image(), 6000, 100); }
 TEST(Fuzz, Cifar) { run(fuzz_cifar(), 1500, 20); }
+TEST(Fuzz, Idx) { run(fuzz_idx(), 3000, 50); }
 TEST(Fuzz, Sound) { run(fuzz_sound(), 3000, 100); }
 TEST(Fuzz, Mfcc) { run(fuzz_mfcc(), 3000, 100); }
 TEST(Fuzz, Manifest) { run(fuzz_manifest(), 3000, 100); }
