@@ -81,7 +81,8 @@ Audio read_audio(const std::string& path) {
   const Open open = open_audio(path);
   const auto channels = static_cast<size_t>(open.info.channels);
   Audio audio{open.info.samplerate, {}};
-  audio.samples.reserve(static_cast<size_t>(open.info.frames));
+  // The header may claim any number.
+  audio.samples.reserve(static_cast<size_t>(std::min<sf_count_t>(open.info.frames, 1 << 20)));
   constexpr size_t kBlock = 4096;
   std::vector<float> block(kBlock * channels);
   for (;;) {

@@ -18,8 +18,9 @@ void check_options(BatchSize batch, int max_length, int max_buckets) {
   if (size < 1 || size > 100'000'000) {
     fail("the batch is " + std::to_string(size) + "; it must be in [1, 100000000]");
   }
-  if (max_length < 2 || max_length > 10000) {
-    fail("the maximum length is " + std::to_string(max_length) + "; it must be in [2, 10000]");
+  if (max_length < 2 || max_length > kMostLength) {
+    fail("the maximum length is " + std::to_string(max_length) + "; it must be in [2, " +
+         std::to_string(kMostLength) + "]");
   }
   if (batch.words() > 0 && batch.words() < max_length) {
     fail("a batch of " + std::to_string(batch.words()) + " words holds no pair of the maximum " +

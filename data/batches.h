@@ -12,6 +12,7 @@
 namespace pal {
 
 inline constexpr int kMostBuckets = 12;
+inline constexpr int kMostLength = 10'000;
 
 struct Bucket {
   int source = 0, target = 0;  // S and T: the longest pair it holds, in steps

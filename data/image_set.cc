@@ -24,9 +24,10 @@ bool is_image_name(const fs::path& file) {
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error) && entry.path().filename().string()[0] != '.') {
-      found.push_back(entry.path());
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_directory(ignored) && at->path().filename().string()[0] != '.') {
+      found.push_back(at->path());
     }
   }
   if (error) throw UsageError(folder.string() + ": cannot be read: " + error.message());
@@ -37,8 +38,10 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
 std::vector<fs::path> images_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (!entry.is_directory(error) && is_image_name(entry.path())) found.push_back(entry.path());
+  fs::recursive_directory_iterator at(folder, error), end;
+  for (; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (!at->is_directory(ignored) && is_image_name(at->path())) found.push_back(at->path());
   }
   if (error) throw UsageError(folder.string() + ": cannot be read: " + error.message());
   std::sort(found.begin(), found.end());

@@ -35,7 +35,9 @@ int main(int argc, char** argv) {
     std::string program = argc > 0 ? argv[0] : "pal";
     const pal::Request request = pal::parse_command_line(program, {argv + (argc > 0), argv + argc});
     if (request.many_teams) let_idle_threads_sleep_soon(argv);
-    return request.run();
+    const int code = request.run();
+    pal::print("");  // what is still to be written, or the reason why it cannot be
+    return code;
   } catch (...) {
     const pal::Failure failure = pal::failure_at_hand();
     pal::log_end(failure.what);

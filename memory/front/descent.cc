@@ -172,7 +172,7 @@ std::vector<Descent::Group> groups_of(const Sketch& sketch, const StepView& view
   for (const StorageId s : open) {
     const Node& node = p.node(p.value(first[s]).producer);
     // The same operator several times in a step of time: told apart by their order.
-    auto& [step, order] = at_step[{node.scope, node.op}];
+    auto& [step, order] = at_step.try_emplace({node.scope, node.op}, kNone, 0).first->second;
     order = node.step == step && node.step != kNone ? order + 1 : 0, step = node.step;
     const Kind kind{node.scope, node.op, view.storage_bytes[s], fates[s], order};
     const auto [at, is_new] = number.emplace(kind, groups.size());

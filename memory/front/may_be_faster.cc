@@ -40,16 +40,14 @@ CompileOptions fused_alone(CompileOptions plain) {
 }
 
 bool may_be_faster(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                   const CompileOptions& plain, const Compiled& as_recorded) {
-  const auto ms_of = [&](const Compiled& step) {
-    return predict(step.program, priced_device(plain), &step.storages).step_ms;
-  };
-  const double plain_ms = ms_of(as_recorded);
-  const auto is_faster = [&](const CompileOptions& options) {
+                   const CompileOptions& plain) {
+  const auto ms_of = [&](const CompileOptions& options) {
     Compiled passed;
     least_bytes(recorded, cache, layout, options, &passed);
-    return ms_of(passed) < plain_ms;
+    return predict(passed.program, priced_device(options), &passed.storages).step_ms;
   };
+  const double plain_ms = ms_of(plain);
+  const auto is_faster = [&](const CompileOptions& options) { return ms_of(options) < plain_ms; };
   if (plain.fuse_recompute && is_faster(fused_alone(plain))) return true;
   CompileOptions bits = plain;
   bits.encode = kBits;

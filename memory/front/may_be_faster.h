@@ -9,9 +9,9 @@ namespace pal {
 
 // Some maps would run again inside of kernels that read them in less time than it takes to read
 // what was kept, kernels fuse where nothing runs again, or bits take less time than the values.
-// `plain`: options without techniques; `as_recorded`: what they make of the step.
+// `plain`: options without techniques. All are compared on one queue.
 bool may_be_faster(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                   const CompileOptions& plain, const Compiled& as_recorded);
+                   const CompileOptions& plain);
 
 // The options of the step with what fuses where nothing runs again.
 CompileOptions fused_alone(CompileOptions plain);

@@ -82,9 +82,12 @@ class Pool {
 
   Front run() {
     Unplaced none = judged(plain_, "none");
+    foreign_ = none.alive - peak_of(none.passed->storages,
+                                    lifetimes_of(none.passed->program, none.passed->storages))
+                                .bytes;
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
     plain_ms_ = none.ms;
-    if (!may_be_faster(recorded_, cache_, layout_, plain_, *none.passed)) least_ms_ = none.ms;
+    if (!may_be_faster(recorded_, cache_, layout_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
     if (plain_.fuse_recompute) add(fused_alone(plain_), "fused");
@@ -133,7 +136,7 @@ class Pool {
 
   FrontFloor floor_of(const Compiled& step) const {
     const ByStorage<Lifetime> lifetimes = lifetimes_of(step.program, step.storages);
-    int64_t fixed = 0;
+    int64_t fixed = foreign_;
     ByNode<int64_t> touched(step.program.nodes.size(), 0);
     const ByStorage<std::vector<NodeId>> touches = touches_of(step.program, step.storages);
     for (StorageId s : touches.ids()) {
@@ -240,14 +243,14 @@ class Pool {
   void add_chosen(int64_t least) {
     CompileOptions chosen = plain_;
     chosen.recompute = Recompute::chosen, chosen.place_effort = kGreedily;
-    for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
+    for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least - foreign_)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};
       if (!each.away.empty()) {
         chosen.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
       }
-      chosen.budget = each.limit;
-      add(chosen, "chosen for " + format_bytes(each.limit));
+      chosen.budget = each.limit + foreign_;
+      add(chosen, "chosen for " + format_bytes(*chosen.budget));
     }
   }
 
@@ -256,7 +259,7 @@ class Pool {
     deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
     for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
       // What passes make of it is not far from what was counted.
-      const Unplaced about{.alive = int64_t(kFarBelow * double(plan.bytes)),
+      const Unplaced about{.alive = foreign_ + int64_t(kFarBelow * double(plan.bytes)),
                            .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
       if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
@@ -326,6 +329,7 @@ class Pool {
   FrontChoices choices_;
   std::vector<Unplaced> pool_;
   std::vector<Placed> placed_;
+  int64_t foreign_ = 0;  // state and inputs of the set that the program does not carry
   double plain_ms_ = 0;
   // A step that fits as it was recorded runs so, without a front, unless may_be_faster(): then no
   // plan of fewer bytes may be faster, or more bytes would be slower.

@@ -39,7 +39,8 @@ class Search {
     const Storages storages = assign_storages(p, goal.workspace, goal.storages);
     const Prediction times = predict(p, goal.device, &storages);
     const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
-    base_.bytes = *std::max_element(live.begin(), live.end()), base_.ms = times.step_ms;
+    for (const int64_t bytes : live) base_.bytes = std::max(base_.bytes, bytes);
+    base_.ms = times.step_ms;
     t_.node_ms = times.node_ms;
     for (NodeId n : p.nodes.ids()) {
       t_.during.push_back(live[size_t(start_of(n))]), t_.after.push_back(live[size_t(done_of(n))]);

@@ -21,7 +21,9 @@ int run_average(const AverageArgs& args) {
   if (args.json) {
     nlohmann::json names = nlohmann::json::array();
     for (const auto& file : files) names.push_back(file.string());
-    return print(nlohmann::json{{"files", names}, {"out", args.out.string()}}.dump() + "\n");
+    return print(nlohmann::json{{"files", names}, {"out", args.out.string()}}.dump(
+                     -1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                 "\n");
   }
   return print(args.out.string() + ": the mean of " + std::to_string(files.size()) +
                " checkpoints, " + files.front().filename().string() + " to " +

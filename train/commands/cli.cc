@@ -66,7 +66,7 @@ void check_words(CLI::App& app, const std::vector<std::string>& args) {
 
 int print(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (!written || std::fflush(stdout) != 0) {
+  if (!written || std::fflush(stdout) != 0 || std::ferror(stdout)) {
     throw Error(kExitFailed,
                 std::string("standard output: cannot be written: ") + std::strerror(errno));
   }
@@ -84,6 +84,8 @@ Failure failure_at_hand() {
     return {e.exit_code, e.what()};
   } catch (const std::bad_alloc&) {
     return {kExitFailed, "out of memory"};
+  } catch (const fs::filesystem_error& e) {  // a path that was given
+    return {kExitUsage, e.path1().string() + ": " + e.code().message()};
   } catch (const std::exception& e) {
     return {kExitFailed, e.what()};
   }

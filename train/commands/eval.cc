@@ -22,6 +22,14 @@ void refuse_source(const EvalArgs& args, const char* instead) {
   throw UsageError(std::string("--source: is of use to translators only; ") + instead);
 }
 
+void refuse_search(const EvalArgs& args) {
+  const EvalArgs usual;
+  if (args.beam.beam == usual.beam.beam && args.beam.length_penalty == usual.beam.length_penalty) {
+    return;
+  }
+  throw UsageError("--beam, --length-penalty: this model searches nothing; leave them out");
+}
+
 // A result for programs, and for people.
 int print_result(const EvalArgs& args, const nlohmann::json& object, const std::string& text) {
   return print((args.json ? object.dump() : text) + "\n");
@@ -29,6 +37,7 @@ int print_result(const EvalArgs& args, const nlohmann::json& object, const std::
 
 int eval_images(const EvalArgs& args) {
   refuse_source(args, "--part says what to evaluate");
+  refuse_search(args);
   const Classifier models(args.model);
   log_info("evaluating " + models.weights());
   const ImageEvaluation r = models.evaluate(args.part);
@@ -68,6 +77,10 @@ int eval_speech(const EvalArgs& args) {
 
 int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
   refuse_source(args, "--part says what to evaluate");
+  refuse_search(args);
+  if (split_models(args.model).size() > 1) {
+    throw UsageError("--model: language models are evaluated one at a time");
+  }
   const auto model = open_saved_model<LanguageTask>(run, config);
   log_info("evaluating " + model.weights.string());
   const Validation r = model.task->validate(*model.programs, args.part, {});

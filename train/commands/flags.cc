@@ -119,7 +119,7 @@ Config ConfigFlags::read(const std::string& command, const fs::path& fallback,
     throw UsageError(command + ": --config is missing; give a path, or a name in configs/");
   }
   const fs::path file = config.empty() ? fallback : find_config(config);
-  name = file.stem().string();
+  name = (config.empty() ? fs::absolute(file).parent_path().filename() : file.stem()).string();
   return load_config(file, all);
 }
 

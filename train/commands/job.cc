@@ -55,6 +55,20 @@ void print_samples(const Validation& result) {
 
 }  // namespace
 
+namespace {
+
+// The name of a checkpoint in the folder other than the last, or nothing.
+std::string kept_checkpoint(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_one = name == "best.safetensors" || name.starts_with("step-");
+    if (is_one && name.ends_with(".safetensors")) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
 bool holds_run(const std::filesystem::path& folder) {
   for (const char* name : {"config.yaml", "metrics.jsonl", "last.safetensors"}) {
     if (std::filesystem::exists(folder / name)) return true;
@@ -105,6 +119,13 @@ void Job::check_run() {
     throw UsageError(args_.out.string() + ": holds no run to resume; start it without --resume");
   }
   if (args_.resume && !saved) {
+    const std::string kept = ranks.of_first([&] { return kept_checkpoint(args_.out); });
+    if (!kept.empty()) {
+      throw UsageError(
+          args_.out.string() + ": has " + kept +
+          ", but no last.safetensors to resume from; copy a step-N.safetensors to that "
+          "name, or choose another --out");
+    }
     log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
     args_.resume = false;
   } else if (!args_.resume && !args_.dry_run && held) {

@@ -18,7 +18,6 @@ void on_signal(int signal) {
 }  // namespace
 
 const std::atomic<bool>& catch_stop_signals() {
-  stop_requested = false;
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);
   std::signal(SIGUSR1, on_signal);

@@ -34,7 +34,8 @@ int train(const TrainArgs& args) {
   job.begin_folder();
   job.run(catch_stop_signals());
   const nlohmann::json summary = job.finish();
-  if (prints) pal::print(summary.dump() + "\n");
+  if (prints)
+    pal::print(summary.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   return job.interrupted() ? kExitInterrupted : kExitDone;
 }
 

@@ -83,8 +83,16 @@ std::string one_vocabulary(const Config& c) {
 }
 
 std::string words_of_text(const Config& c) {
-  if (!*c.train.batch_words || !std::get_if<ImageConfig>(&c.data)) return "";
-  return "train.batch_words: images have no words; use train.batch_size";
+  if (!*c.train.batch_words || std::holds_alternative<ParallelTextConfig>(c.data)) return "";
+  return "train.batch_words: only pairs of sentences are gathered by words; use train.batch_size";
+}
+
+std::string smoothed_labels(const Config& c) {
+  if (*c.train.label_smoothing == 0 || std::holds_alternative<ParallelTextConfig>(c.data) ||
+      std::holds_alternative<ImageConfig>(c.data)) {
+    return "";
+  }
+  return "train.label_smoothing: only translators and classifiers of images have it; leave it out";
 }
 
 // Copies to the host have queues of their own, and managers addresses; sparse maps may overflow,
@@ -123,8 +131,11 @@ const std::vector<CombinationRule>& combination_rules() {
                    "tie_embeddings: embeddings and all need one vocabulary", one_vocabulary});
     add(all, speech_rules());
     add(all, image_rules());
-    all.push_back(
-        {"train.batch_words, data", "batch_words counts words: of text only", words_of_text});
+    all.push_back({"train.batch_words, data", "batch_words counts words of pairs of sentences",
+                   words_of_text});
+    all.push_back({"train.label_smoothing, data",
+                   "label_smoothing is of translators and of classifiers of images",
+                   smoothed_labels});
     return all;
   }();
   return table;

@@ -85,7 +85,7 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
   plain.budget = limits.device;
   out.step = compile(recorded, kernels, layout, plain);
   const bool fits = out.step.plan.device().bytes <= limits.device;
-  if (fits && !may_be_faster(recorded, kernels, layout, options_, out.step)) return out;
+  if (fits && !may_be_faster(recorded, kernels, layout, options_)) return out;
   out.made = front(recorded, kernels, layout);
   if (choose(out, recorded, kernels, layout, limits)) return out;
   if (out.made->cached) {

@@ -378,6 +378,8 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
     events_.emplace(args_.out, state_.step);
   }
   if (args_.resume) keep();  // one that was ended right after it saved did not
+  // One that was killed after its last step may lack what comes behind it.
+  const bool was_done = !args_.resume || ranks_.of_first([this] { return metrics_->was_done(); });
   steps_.tell([this](PlanRow row) {
     row.step = state_.step;
     write(row);
@@ -393,7 +395,7 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
         t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_, stop);
   }
   std::string reason = go ? finished() : "";
-  const bool complete = !reason.empty(), did = state_.step > first_step_ || owes;
+  const bool complete = !reason.empty(), did = state_.step > first_step_ || owes || !was_done;
   if (!complete) reason = "interrupted";
   save();
   if (complete && validated_ != state_.step && did) validate(false);

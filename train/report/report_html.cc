@@ -66,10 +66,10 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Error rates are better low; everything else that tasks report is better high.
+// Error rates and perplexities are better low; everything else that tasks report is better high.
 double best_of(const std::string& name, const Points& points) {
   auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
-  return name == "wer" || name == "cer"
+  return name == "wer" || name == "cer" || name == "perplexity"
              ? std::min_element(points.begin(), points.end(), by_value)->second
              : std::max_element(points.begin(), points.end(), by_value)->second;
 }

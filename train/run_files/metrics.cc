@@ -24,10 +24,23 @@ std::string plan_identity(Json row) {
   return row.dump();
 }
 
+// A line; discarded where it is no JSON, and without what lies deeper than anything of ours.
+Json parse_row(const std::string& line) {
+  constexpr int kDeepest = 4;
+  return Json::parse(
+      line, [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; }, false);
+}
+
 // Whether a parsed line is a row of ours.
 bool is_row(const Json& row) {
   return row.is_object() && row.contains("event") && row["event"].is_string() &&
          row.contains("step") && row["step"].is_number_integer();
+}
+
+// The end of a run that did all that it was to do.
+bool ends_at(const Json& row, int64_t step) {
+  if (row["event"] != "end" || row["step"] != step || !row.contains("reason")) return false;
+  return row["reason"] != "interrupted" && row["reason"] != "nan";
 }
 
 // A map as write(DensityRow) puts it.
@@ -46,7 +59,7 @@ std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(const fs:
   std::map<std::string, std::map<int32_t, MapDensity>> largest;
   std::ifstream in(file, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = parse_row(line);
     if (!is_row(row) || row["event"] != "density") continue;
     const auto program = row.find("program"), maps = row.find("maps");
     if (program == row.end() || !program->is_string() || maps == row.end()) continue;
@@ -73,17 +86,21 @@ MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
   std::string kept;
   std::vector<std::string> plans;
   int number = 0;
+  bool was_done = false;
+  std::string last_valid;
   for (std::string line; std::getline(in, line);) {
     ++number;
     bool torn = in.eof();  // no line break at its end
-    Json row = Json::parse(line, nullptr, false);
+    const Json row = parse_row(line);
     if (!is_row(row)) {
       if (torn || in.peek() == EOF) break;
       throw UsageError(file.string() + ":" + std::to_string(number) +
                        ": not a row of metrics; mend the line or move the file away");
     }
+    was_done |= !torn && ends_at(row, step);
     if (torn || row["event"] == "end" || row["step"].get<int64_t>() > step) continue;
     if (row["event"] == "plan") plans.push_back(plan_identity(row));
+    if (row["event"] == "valid" && row["step"] == step) last_valid = line;
     kept += line + "\n";
   }
   in.close();
@@ -91,7 +108,8 @@ MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
   out.write(kept.data(), kept.size());
   out.commit();
   MetricsWriter writer(file, "ab");
-  writer.plans_ = std::move(plans);
+  writer.plans_ = std::move(plans), writer.was_done_ = was_done;
+  writer.last_valid_ = std::move(last_valid);
   return writer;
 }
 
@@ -162,7 +180,8 @@ void MetricsWriter::write(const OverflowRow& r) {
 void MetricsWriter::write(const ValidRow& r) {
   Json row = {{"event", "valid"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}};
   for (const auto& [name, value] : r.metrics) row[name] = value;
-  append(row.dump());
+  const std::string line = row.dump();
+  if (line != last_valid_) append(line);
 }
 
 void MetricsWriter::write(const EndRow& r) {

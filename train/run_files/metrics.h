@@ -83,6 +83,8 @@ class MetricsWriter {
   // a validation's row before saving the checkpoint of the same step.) A file that is absent is
   // started; a line in the middle that is no row is a UsageError.
   static MetricsWriter resume(const std::filesystem::path& file, int64_t step);
+  // Whether resume() met the end row of a run that was done at that step.
+  bool was_done() const { return was_done_; }
 
   // A plan row equal to one that the file holds (but for the time it took) is not written again:
   // a resumed run compiles its programs anew.
@@ -90,6 +92,7 @@ class MetricsWriter {
   void write(const StepRow& row);
   void write(const DensityRow& row);
   void write(const OverflowRow& row);
+  // Nor is that of a validation which is made up at the step that resume() went on from.
   void write(const ValidRow& row);
   void write(const EndRow& row);
 
@@ -103,6 +106,8 @@ class MetricsWriter {
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Closer> file_;
   std::vector<std::string> plans_;  // the plan rows the file holds, without their times
+  bool was_done_ = false;
+  std::string last_valid_;  // the row of a validation at that step
 };
 
 }  // namespace pal

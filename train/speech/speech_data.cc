@@ -181,6 +181,12 @@ const BucketLadder& SpeechData::ladder() {
     const std::vector<PairLength> lengths = speech_lengths(train(), variety_.tempo);
     int most = 2;
     for (const PairLength& each : lengths) most = std::max({most, each.source, each.target});
+    if (most > kMostLength) {
+      throw UsageError("data.max_seconds, data.join_most, data.hop_ms: the longest utterance has " +
+                       std::to_string(most) + " frames or letters, and " +
+                       std::to_string(kMostLength) +
+                       " are the most; shorten utterances or lengthen data.hop_ms");
+    }
     ladder_ = std::make_unique<BucketLadder>(
         choose_buckets(lengths, batch_, most, static_cast<int>(*config_.buckets)));
   }

@@ -70,9 +70,12 @@ void compare(const Program& step, const CheckmateOptions& how, Ratios& ratios,
     const int64_t budget = most - (most - least) * k / 8;
     const CheckmateTime optimum = checkmate_time(program, options, budget, how);
     ++ratios.budgets, ratios.proved += optimum.proved || !optimum.possible;
-    const FrontPoint* pick = nullptr;  // bits are no choice of the oracle's
+    const FrontPoint* pick = nullptr;
     for (const FrontPoint& point : front.points) {
-      if (point.bytes <= budget && point.encoded == 0) pick = &point;
+      // Bits are no choice of the oracle's; segments run again more than once.
+      const bool other =
+          point.encoded > 0 || (how.once && point.options.recompute == Recompute::reruns);
+      if (point.bytes <= budget && !other) pick = &point;
     }
     if (!optimum.possible) {
       ++ratios.nowhere;

@@ -117,6 +117,29 @@ TEST(Front, CopiesReachBelowWhatRunsAgain) {
   EXPECT_GT(below, 0);
 }
 
+// Beside state of other programs there are the same plans: for its bytes more, about as fast.
+TEST(Front, StateOfOthersIsBesideAllPlans) {
+  KernelCache cache{Device{}};
+  Builder b;
+  b.state("other", {{1 << 18}}, Role::optimizer_state);
+  const Program other = b.take();
+  constexpr int64_t kOthers = 1 << 20;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Program step = random_network(seed, {.layers = 12, .batch = 64, .width = 32});
+    const StateLayout own(step);
+    StateLayout both(step);
+    both.add(other);
+    const Front alone = make_front(step, cache, own, on_card(1e8));
+    const Front beside = make_front(step, cache, both, on_card(1e8));
+    EXPECT_GE(beside.floor.bytes, both.bytes());
+    for (const FrontPoint& point : alone.points) {
+      const FrontPoint* pick = beside.pick({point.bytes + kOthers});
+      ASSERT_TRUE(pick) << seed << " " << point.from;
+      EXPECT_LE(pick->step_ms, 1.05 * point.step_ms) << seed << " " << point.from;
+    }
+  }
+}
+
 // What is asked of recomputation and of a budget does not change the front.
 TEST(Front, DependsOnNoBudget) {
   KernelCache cache{Device{}};

@@ -13,6 +13,7 @@
 #include "memory/queues/waits.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/tensors/state.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/compiled_bits.h"
 #include "tests/memory/running.h"
 #include "tests/support/random_network.h"
@@ -56,6 +57,22 @@ TEST(Branches, AChainStaysOnItsQueue) {
   const SideBySide run =
       run_side_by_side(b.program, each_like(p, {.launch_ms = 1, .work_ms = 1, .units = 0.1}));
   EXPECT_NEAR(run.ms, 10, 1e-9);  // of 18
+}
+
+// A view behind the last sum takes no time.
+TEST(Branches, TheLastNodesMayTakeNoTime) {
+  Builder b;
+  Val x = b.input("x", {{64, 64}}), y = b.input("y", {{64, 64}});
+  for (int i = 0; i < 6; ++i) x = tanh(x), y = tanh(y);
+  b.output("z", reshape(add(x, y), {4096}));
+  const Program p = b.take();
+  ByNode<NodeDemand> demands = each_like(p, {.work_ms = 1, .units = 0.1});
+  demands[p.nodes.size() - 1] = {};
+  const Branched branched = with_branches(p, demands, kAnyAhead);
+  EXPECT_EQ(branched.order.size(), p.nodes.size());
+  ByNode<NodeDemand> in_order;
+  for (NodeId n : branched.order) in_order.push_back(demands[n]);
+  EXPECT_NEAR(run_side_by_side(branched.program, in_order).ms, 7, 1e-9);
 }
 
 // The second chain begins when so little is left of the first.

@@ -50,6 +50,70 @@ TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
   EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "killed"));
 }
 
+// Killed after the last checkpoint and before the validation and the mean that come behind it.
+TEST_F(RunTest, WhatComesBehindTheLastStepIsMadeUp) {
+  const std::vector<std::string> args{"train",
+                                      "--config",
+                                      "tiny.yaml",
+                                      "--steps",
+                                      "12",
+                                      "--set",
+                                      "train.valid_every=5",
+                                      "--set",
+                                      "train.average_last=2",
+                                      "--set",
+                                      "train.save_every=4"};
+  auto into = [&](const char* out, std::vector<std::string> more) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), {"--out", out});
+    all.insert(all.end(), more.begin(), more.end());
+    return pal(all);
+  };
+  ASSERT_EQ(into("whole", {}).status, 0);
+  fs::copy(dir_ / "whole", dir_ / "killed", fs::copy_options::recursive);
+  ASSERT_TRUE(fs::remove(dir_ / "killed/average.safetensors"));
+  const std::string rows = read_file(dir_ / "killed/metrics.jsonl");
+  const size_t cut = rows.find(R"({"event":"valid","step":12)");
+  ASSERT_NE(cut, std::string::npos);
+  std::ofstream(dir_ / "killed/metrics.jsonl", std::ios::binary) << rows.substr(0, cut);
+  const RunResult r = into("killed", {"--resume"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(read_file(dir_ / "whole/average.safetensors") ==
+              read_file(dir_ / "killed/average.safetensors"));
+  const std::string made_up = read_file(dir_ / "killed/metrics.jsonl");
+  const size_t end = rows.find(R"({"event":"end")");
+  EXPECT_EQ(made_up.substr(0, end), rows.substr(0, end));
+  // A run that was done has nothing to make up.
+  fs::remove(dir_ / "killed/average.safetensors");
+  ASSERT_EQ(into("killed", {"--resume"}).status, 0);
+  EXPECT_FALSE(fs::exists(dir_ / "killed/average.safetensors"));
+}
+
+TEST_F(RunTest, ARunWithoutItsLastCheckpointIsNotBegunAnew) {
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "run", "--steps", "6", "--set",
+                 "train.keep_last=2", "--set", "train.save_every=3"})
+                .status,
+            0);
+  const std::string rows = read_file(dir_ / "run/metrics.jsonl");
+  fs::remove(dir_ / "run/last.safetensors");
+  const RunResult r = pal({"train", "--resume", "--out", "run"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("no last.safetensors to resume from; copy a step-N"), std::string::npos)
+      << r.err;
+  EXPECT_EQ(read_file(dir_ / "run/metrics.jsonl"), rows);
+}
+
+TEST_F(RunTest, WhatCannotBePrintedFails) {
+  for (const char* command :
+       {"plan --config bert_small", "plan --config bert_small --json", "reproduce --list"}) {
+    const std::string line =
+        std::string(PAL_BINARY) + " " + command + " > /dev/full 2> " + (dir_ / "err").string();
+    EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 1) << command;
+    EXPECT_NE(read_file(dir_ / "err").find("standard output: cannot be written"),
+              std::string::npos);
+  }
+}
+
 TEST_F(RunTest, AFullDiskLeavesThePreviousCheckpointWhole) {
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", "12"}).status, 0);
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "full", "--steps", "7"}).status, 0);

@@ -55,6 +55,17 @@ void expect_balanced(const std::string& page) {
   EXPECT_TRUE(open.empty());
 }
 
+TEST(Report, TheBestPerplexityIsTheLeast) {
+  std::string rows;
+  for (const char* value : {"2381.75", "1351.5", "2030.25"}) {
+    rows += R"({"event":"valid","step":1,"epoch":0.5,"loss":2.5,"perplexity":)" +
+            std::string(value) + "}\n";
+  }
+  const std::string page = report_html(report(), rows);
+  EXPECT_NE(page.find("1351.5"), std::string::npos);
+  EXPECT_EQ(page.find("2381.75</"), std::string::npos);
+}
+
 TEST(Report, IsOneWellFormedPageThatNeedsNoNetworkAndNoScript) {
   const std::string page = report_html(report(), metrics(100));
   expect_balanced(page);

@@ -147,6 +147,37 @@ TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
   }
 }
 
+// What was killed behind its last step is told from what was done, and makes up its validation.
+TEST_F(Metrics, whether_a_run_was_done) {
+  const auto resumed = [&](const EndRow& end, int64_t step) {
+    {
+      MetricsWriter writer = MetricsWriter::create(file_);
+      steps(writer, 1, 8);
+      writer.write(ValidRow{.step = 8, .loss = 2});
+      writer.write(end);
+    }
+    return MetricsWriter::resume(file_, step).was_done();
+  };
+  EXPECT_TRUE(resumed({.step = 8, .reason = "steps"}, 8));
+  EXPECT_FALSE(resumed({.step = 8, .reason = "steps"}, 7));
+  EXPECT_FALSE(resumed({.step = 8, .reason = "interrupted"}, 8));
+  EXPECT_FALSE(resumed({.step = 8, .reason = "nan"}, 8));
+  MetricsWriter again = MetricsWriter::resume(file_, 8);
+  const std::string before = read_file(file_);
+  again.write(ValidRow{.step = 8, .loss = 2});
+  EXPECT_EQ(read_file(file_), before);
+  again.write(ValidRow{.step = 8, .loss = 3});
+  EXPECT_NE(read_file(file_), before);
+}
+
+TEST_F(Metrics, a_row_may_hold_anything_however_deep) {
+  const std::string deep(200'000, '[');
+  std::ofstream(file_, std::ios::binary)
+      << R"({"event":"plan","step":0,"x":)" << deep << std::string(deep.size(), ']') << "}\n";
+  EXPECT_NO_THROW(MetricsWriter::resume(file_, 9));
+  EXPECT_TRUE(largest_densities(file_).empty());
+}
+
 TEST_F(Metrics, an_absent_file_is_started_on_resume) {
   MetricsWriter writer = MetricsWriter::resume(file_, 3);
   steps(writer, 4, 4);
