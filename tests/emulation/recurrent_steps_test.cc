@@ -9,7 +9,7 @@
 #include "core/scalars.h"
 #include "models/deepspeech2.h"
 #include "ops/optimizer/sgd.h"
-#include "ops/recurrent/gru_layer.h"
+#include "ops/recurrent/recurrent_layer.h"
 #include "tests/emulation/fixture.h"
 #include "tests/support/eval.h"
 
