@@ -30,7 +30,7 @@ if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL 
 endif()
 set(machine)
 foreach(stem emulation memory runtime counting mma cublaslt cudnn cudnn_graph
-             cudnn_graph_descriptor cudnn_rnn cudnn_gru runtime_memory)
+             cudnn_graph_descriptor cudnn_rnn cudnn_layer runtime_memory)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})

@@ -13,8 +13,8 @@
 #include "ops/norms/frame_norm.h"
 #include "ops/products/matmul.h"
 #include "ops/recurrent/gru.h"
-#include "ops/recurrent/gru_layer.h"
 #include "ops/recurrent/lstm.h"
+#include "ops/recurrent/recurrent_layer.h"
 #include "ops/tensors/columns.h"
 #include "ops/tensors/fill.h"
 #include "ops/tensors/row_order.h"
@@ -140,7 +140,10 @@ class SpeechNetwork : public SpeechLayers {
     Val wx = uniform("wx", {I, gates * H}, H), bias = constant("bias", gates * H, 0);
     Val wh = b_.weight("wh", {{H, gates * H}}, {Init::Kind::orthogonal, 1});
     Val bias_h = o_.cell == Cell::gru ? constant("bias_h", gates * H, 0) : Val{};
-    if (o_.whole_layers) return gru_layer({x, wx, wh, bias, bias_h, steps_}, backwards);
+    if (o_.whole_layers) {
+      return o_.cell == Cell::lstm ? lstm_layer({x, wx, wh, bias, steps_}, backwards)
+                                   : gru_layer({x, wx, wh, bias, bias_h, steps_}, backwards);
+    }
     const std::vector<Val> inputs = unbind(linear(x, wx, bias));  // T of (B, gates H)
     const TensorSpec spec{{B, H}, b_.feature_type()};
     LstmState state{fill(b_, spec, 0), o_.cell == Cell::lstm ? fill(b_, spec, 0) : Val{}};

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "models/option_help.h"
+
 namespace pal {
 namespace {
 
@@ -39,10 +41,7 @@ std::string convolution_fault(const DeepSpeech2Options& o) {
 }
 
 std::string layer_fault(const DeepSpeech2Options& o) {
-  if (!o.whole_layers || (o.fused && o.cell == DeepSpeech2Options::Cell::gru)) return "";
-  return std::string("model.whole_layers: not with model.") +
-         (o.fused ? "cell: lstm; there are whole layers of gru alone"
-                  : "fused: false, which asks for the steps' parts");
+  return o.whole_layers && !o.fused ? kWholeLayersHaveNoParts : "";
 }
 
 }  // namespace
@@ -61,8 +60,7 @@ Rules<DeepSpeech2Options> DeepSpeech2Options::rules() {
            "as many strides as kernels, FRAMESxBINS each; kernels are odd and no narrower than "
            "their stride",
            convolution_fault},
-          {"model.whole_layers, model.fused, model.cell", "whole layers are of fused gru cells",
-           layer_fault}};
+          {"model.whole_layers, model.fused", "whole layers are of fused cells", layer_fault}};
 }
 
 }  // namespace pal

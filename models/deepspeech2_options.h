@@ -45,7 +45,7 @@ struct DeepSpeech2Options {
            {.recordings = {"false", "true"}});
     option("whole_layers", whole_layers,
            "a recurrent layer's direction, all its steps, as one operator, on a GPU cuDNN's where "
-           "that is found; with fused and cell: gru",
+           "that is found; with fused",
            {.recordings = {"false", "true"}});
     option("conv_kernels", conv_kernels,
            "a convolution each: frames x bins of its kernel, odd numbers");

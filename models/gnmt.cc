@@ -8,6 +8,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/losses/masked_softmax.h"
 #include "ops/products/matmul.h"
+#include "ops/recurrent/recurrent_layer.h"
 #include "ops/tensors/columns.h"
 #include "ops/tensors/embedding.h"
 #include "ops/tensors/fill.h"
@@ -39,14 +40,26 @@ class GnmtLayers {
     return embedding(b_.state(name, {{words, o_.hidden}}, Role::weight, init), ids);
   }
 
+  struct InputWeights {
+    Val bias, wx;
+  };  // (4H), (I, 4H)
+  InputWeights input_weights(int64_t width) {
+    return {bias(4 * o_.hidden), matrix("wx", width, 4 * o_.hidden)};
+  }
   // The input's part of the gates: (.., I) -> (.., 4H).
   Val input_gates(Val x) {
-    return linear(x, matrix("wx", x.shape().back(), 4 * o_.hidden), bias(4 * o_.hidden));
+    const InputWeights w = input_weights(x.shape().back());
+    return linear(x, w.wx, w.bias);
   }
 
   // One layer over all steps: (S, B, I) -> (S, B, H).
   Val run_lstm(const std::string& name, Val x, Val lengths) {
     Builder::Within scope(b_, name);
+    if (o_.whole_layers) {
+      const InputWeights w = input_weights(x.shape().back());
+      Val wh = matrix("wh", o_.hidden, 4 * o_.hidden);
+      return lstm_layer({x, w.wx, wh, w.bias, lengths}, false);
+    }
     const auto inputs = unbind(input_gates(x));
     Val wh = matrix("wh", o_.hidden, 4 * o_.hidden);
     LstmState state = zeros_of(x.shape()[1]);
@@ -152,6 +165,9 @@ TranslationModel gnmt_model(const GnmtOptions& o) {
     throw UsageError(
         "model.share_embedding: one table needs one vocabulary for both languages "
         "(data.shared_vocabulary)");
+  }
+  for (const Rule<GnmtOptions>& rule : GnmtOptions::rules()) {
+    if (const std::string why = rule.fault(o); !why.empty()) throw UsageError(why);
   }
   return recurrent_translator<Gnmt>(o, o.hidden, false);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "models/option_help.h"
+#include "models/rule.h"
 
 namespace pal {
 
@@ -19,13 +20,17 @@ struct GnmtOptions {
   float init_scale = 0.1f;
   float label_smoothing = 0.1f;
   int64_t loss_chunks = 1;
-  bool fused = true;  // fused cell, score and dropout; false: at the papers' granularity
+  bool fused = true;          // fused cell, score and dropout; false: at the papers' granularity
+  bool whole_layers = false;  // all steps of an encoder's layer as one operator
 
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("fused", fused,
            "use fused LSTM-cell and attention operators; false: the papers' granularity",
            {.recordings = {"false", "true"}});
+    option("whole_layers", whole_layers,
+           "a layer of the encoder, all its steps, as one operator, on a GPU cuDNN's where that is "
+           "found; with fused");
     option("encoder_layers", encoder_layers,
            "LSTM layers of the encoder; the first reads both ways, residual sums from the third on",
            {.min = 2, .max = 64});
@@ -42,6 +47,7 @@ struct GnmtOptions {
     option("init_scale", init_scale, "half width of the uniform first weights",
            {.min = 0, .max = 10, .above_min = true});
   }
+  static Rules<GnmtOptions> rules();
 };
 
 }  // namespace pal

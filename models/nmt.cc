@@ -8,8 +8,10 @@ namespace pal {
 
 namespace {
 
-void check_sizes(const NmtOptions& o) {
-  if (const std::string why = fault(o); !why.empty()) throw UsageError(why);
+void check_nmt(const NmtOptions& o) {
+  for (const Rule<NmtOptions>& rule : NmtOptions::rules()) {
+    if (const std::string why = rule.fault(o); !why.empty()) throw UsageError(why);
+  }
   const bool one = o.tie == NmtOptions::Tie::embeddings || o.tie == NmtOptions::Tie::all;
   if (one && o.source_vocab != o.target_vocab) {
     throw UsageError(
@@ -21,7 +23,7 @@ void check_sizes(const NmtOptions& o) {
 }  // namespace
 
 TranslationModel nmt_model(const NmtOptions& o) {
-  check_sizes(o);
+  check_nmt(o);
   return recurrent_translator<NmtLayers>(o, o.attention_size, true);
 }
 

@@ -13,6 +13,7 @@
 #include "ops/products/matmul.h"
 #include "ops/recurrent/hold.h"
 #include "ops/recurrent/lstm.h"
+#include "ops/recurrent/recurrent_layer.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 #include "ops/sums/scale_by.h"
@@ -88,6 +89,11 @@ Val NmtLayers::run_lstm(const std::string& name, Val x, int64_t H, Val lengths, 
   Builder::Within scope(b_, name);
   const int64_t S = x.shape()[0], B = x.shape()[1];
   const LstmWeights w = lstm_weights(x.shape().back(), H);
+  if (o_.whole_layers) {
+    const Val y = lstm_layer({x, w.wx, w.wh, w.bias, lengths}, false);
+    if (last) *last = reshape(slice(y, S - 1, S), {B, H});  // a row that has ended keeps its state
+    return y;
+  }
   std::vector<Val> inputs = unbind(o_.layer_norm ? normalise("x", matmul(x, w.wx), w.bias)
                                                  : linear(x, w.wx, w.bias));  // S of (B, 4H)
   const TensorSpec spec{{B, H}, x.spec().dtype};

@@ -18,11 +18,25 @@ std::string fault(const NmtOptions& o) {
   return "";
 }
 
+namespace {
+
+std::string whole_encoder_fault(const NmtOptions& o) {
+  if (!o.whole_layers) return "";
+  if (!o.fused) return kWholeLayersHaveNoParts;
+  return o.layer_norm ? "model.whole_layers: not with model.layer_norm, whose cells are no plain "
+                        "LSTM's"
+                      : "";
+}
+
+}  // namespace
+
 Rules<NmtOptions> NmtOptions::rules() {
   return {
       {"model.bidirectional, model.hidden", "a bidirectional layer needs an even hidden", fault},
       {"model.tie_embeddings, model.hidden, model.embedding",
-       "target and all tie the output layer: hidden equals embedding", fault}};
+       "target and all tie the output layer: hidden equals embedding", fault},
+      {"model.whole_layers, model.fused, model.layer_norm",
+       "whole layers are of fused cells without layer norm", whole_encoder_fault}};
 }
 
 }  // namespace pal

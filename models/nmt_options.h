@@ -37,13 +37,17 @@ struct NmtOptions {
   float hidden_dropout = 0;                     // of [context; h], before the attention vector
   float label_smoothing = 0;
   int64_t loss_chunks = 1;
-  bool fused = true;  // fused cell, score and dropout; false: at the papers' granularity
+  bool fused = true;          // fused cell, score and dropout; false: at the papers' granularity
+  bool whole_layers = false;  // all steps of an encoder's layer as one operator
 
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("fused", fused,
            "use fused LSTM-cell and attention operators; false: the papers' granularity",
            {.recordings = {"false", "true"}});
+    option("whole_layers", whole_layers,
+           "a layer of the encoder, all its steps, as one operator, on a GPU cuDNN's where that is "
+           "found; with fused, without layer_norm");
     option("encoder_layers", encoder_layers, "LSTM layers of the encoder", {.min = 1, .max = 64});
     option("decoder_layers", decoder_layers, "LSTM layers of the decoder", {.min = 1, .max = 64});
     option("hidden", hidden, "width of every LSTM layer (both ways together)",

@@ -36,9 +36,9 @@
 #include "ops/products/matmul.h"
 #include "ops/products/matmul_relu.h"
 #include "ops/recurrent/gru.h"
-#include "ops/recurrent/gru_layer.h"
 #include "ops/recurrent/hold.h"
 #include "ops/recurrent/lstm.h"
+#include "ops/recurrent/recurrent_layer.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
@@ -148,6 +148,8 @@ std::span<const OpDef* const> all_ops() {
       &lstm_cell_op,
       &lstm_cell_grad_op,
       &lstm_cell_replay_grad_op,
+      &lstm_layer_op,
+      &lstm_layer_grad_op,
       &masked_softmax_op,
       &masked_softmax_grad_op,
       &matmul_op,

@@ -13,6 +13,7 @@ OURS = "Palimpsest"
 EAGER, COMPILED, GRAPHS = "PyTorch", "PyTorch compiled", "PyTorch compiled, graphs"
 PYTORCH = {EAGER: [], COMPILED: ["--compile"], GRAPHS: ["--compile", "reduce-overhead"]}
 CONVOLUTIONAL = ("resnet", "deepspeech2", "vgg")  # models that have convolutions
+RECURRENT = ("deepspeech2", "nmt")  # whose layers may be whole
 WITHOUT = {"no graphs": "device.graphs=false", "no cuDNN": "device.cudnn=false",
            "no branches": "device.branches=false",
            "no timed products": "device.timed_products=false"}
@@ -174,7 +175,7 @@ class Timed:
                 for what, change in WITHOUT.items()
                 if what != "no cuDNN" or case.name.startswith(CONVOLUTIONAL)]
         todo += [(case, what, ["model.fused=true", f"model.whole_layers={on}"])
-                 for case in self.small_cases if case.name.startswith("deepspeech2")
+                 for case in self.small_cases if case.name.startswith(RECURRENT)
                  for what, on in [("whole layers", "true"), ("no whole layers", "false")]]
         for case, what, sets in todo:
             if card or what == "no graphs":  # the others are a card's alone

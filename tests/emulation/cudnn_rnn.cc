@@ -1,10 +1,10 @@
 // cuDNN's calls for a recurrent layer: what they are told is held against the manual, and queued
-// (tests/emulation/cudnn_gru.h).
+// (tests/emulation/cudnn_layer.h).
 #include <cstring>
 #include <stdexcept>
 
 #include "tests/emulation/counting.h"
-#include "tests/emulation/cudnn_gru.h"
+#include "tests/emulation/cudnn_layer.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/memory.h"
 
@@ -12,10 +12,16 @@ struct EmulatedDropout {
   float dropout = -1;  // not set
 };
 struct EmulatedRnn {
+  cudnnRNNMode_t mode{};
   cudnnDataType_t type{};
   cudnnMathType_t math{};
   int64_t inputs = 0, hidden = 0;
   bool taken = false;  // it is such a layer as is computed here
+
+  // Of that many steps and rows.
+  pal::emulation::RnnLayer layer(int64_t steps = 0, int64_t batch = 0) const {
+    return {mode, type, math, steps, batch, inputs, hidden};
+  }
 };
 struct EmulatedRnnData {
   cudnnDataType_t type{};
@@ -26,7 +32,7 @@ struct EmulatedRnnData {
 namespace {
 
 using pal::emulation::element_bytes;
-using pal::emulation::GruLayer;
+using pal::emulation::RnnLayer;
 
 int64_t calls = 0;
 
@@ -36,7 +42,7 @@ struct Call {
   cudnnRNNDescriptor_t layer;
   const int32_t* lengths;
   cudnnRNNDataDescriptor_t x, y;
-  cudnnTensorDescriptor_t h;
+  cudnnTensorDescriptor_t h, c;  // c: an LSTM's, of calls that take one
   size_t weight_bytes, workspace_bytes;
   void* workspace;
   size_t reserve_bytes;
@@ -49,9 +55,12 @@ bool consistent(const Call& c) {
       c.y->type != c.layer->type) {
     return false;
   }
-  const EmulatedTensor& h = *c.h;
-  return h.rank == 3 && h.type == c.layer->type && h.extent[0] == 1 && h.extent[1] == c.x->batch &&
-         h.extent[2] == c.layer->hidden && h.stride[2] == 1 && h.stride[1] == h.extent[2];
+  auto is_state = [&](const EmulatedTensor* h) {
+    return h && h->rank == 3 && h->type == c.layer->type && h->extent[0] == 1 &&
+           h->extent[1] == c.x->batch && h->extent[2] == c.layer->hidden && h->stride[2] == 1 &&
+           h->stride[1] == h->extent[2];
+  };
+  return is_state(c.h) && (c.layer->mode != CUDNN_LSTM || is_state(c.c));
 }
 
 // Later work(layer), unless an argument is not as the manual has it. `read`, `written`: elements.
@@ -60,8 +69,7 @@ cudnnStatus_t start(const Call& c, std::initializer_list<const void*> operands, 
                     double written, double products, F work) {
   // "In cuDNN 8.9.1 and later, devSeqLengths should be NULL."
   if (c.lengths || !consistent(c)) return CUDNN_STATUS_BAD_PARAM;
-  const GruLayer l{c.layer->type, c.layer->math,   c.x->steps,
-                   c.x->batch,    c.layer->inputs, c.layer->hidden};
+  const RnnLayer l = c.layer->layer(c.x->steps, c.x->batch);
   if (c.weight_bytes != l.weight_bytes() || c.workspace_bytes < l.workspace_bytes() ||
       !c.workspace || (c.reserve && c.reserve_bytes < l.reserve_bytes())) {
     return CUDNN_STATUS_BAD_PARAM;
@@ -75,7 +83,7 @@ cudnnStatus_t start(const Call& c, std::initializer_list<const void*> operands, 
   if (reinterpret_cast<uintptr_t>(c.workspace) % 256) return CUDNN_STATUS_BAD_PARAM;
   ++calls;
   const double size = double(element_bytes(l.type));
-  const double flops = products * 6 * double(l.T * l.B * l.H) * double(l.I + l.H);
+  const double flops = products * 2 * l.gates() * double(l.T * l.B * l.H) * double(l.I + l.H);
   const cudaError_t status =
       pal::emulation::enqueue(c.handle->stream, [=, workspace = c.workspace] {
         if (pal::emulation::counting()) {
@@ -88,7 +96,7 @@ cudnnStatus_t start(const Call& c, std::initializer_list<const void*> operands, 
 }
 
 double weight_elements(cudnnRNNDescriptor_t d) {
-  return 3 * double(d->hidden) * double(d->inputs + d->hidden + 2);
+  return double(d->layer().gates()) * double(d->hidden) * double(d->inputs + d->hidden + 2);
 }
 // What is kept, in elements.
 double kept_elements(cudnnRNNDataDescriptor_t y) {
@@ -137,7 +145,7 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t d, cudnnRNNAlgo_t al
     return CUDNN_STATUS_BAD_PARAM;
   }
   const bool wide = data == CUDNN_DATA_FLOAT;
-  if (!pal::emulation::settings().cudnn_layers || mode != CUDNN_GRU ||
+  if (!pal::emulation::settings().cudnn_layers || (mode != CUDNN_GRU && mode != CUDNN_LSTM) ||
       bias != CUDNN_RNN_DOUBLE_BIAS || direction != CUDNN_UNIDIRECTIONAL ||
       input != CUDNN_LINEAR_INPUT || math_type != CUDNN_DATA_FLOAT ||
       flags != CUDNN_RNN_PADDED_IO_ENABLED ||
@@ -145,7 +153,7 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t d, cudnnRNNAlgo_t al
             : math != CUDNN_TENSOR_OP_MATH)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  *d = {data, math, inputs, hidden, true};
+  *d = {mode, data, math, inputs, hidden, true};
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t* d) {
@@ -174,22 +182,23 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t, cudnnRNNDescriptor_t d,
                                         cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x,
                                         size_t* workspace, size_t* reserve) {
   if (!d->taken || x->width != d->inputs || x->type != d->type) return CUDNN_STATUS_BAD_PARAM;
-  const GruLayer l{d->type, d->math, x->steps, x->batch, d->inputs, d->hidden};
+  const RnnLayer l = d->layer(x->steps, x->batch);
   *workspace = l.workspace_bytes();
   *reserve = mode == CUDNN_FWD_MODE_TRAINING ? l.reserve_bytes() : 0;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t, cudnnRNNDescriptor_t d, size_t* bytes) {
   if (!d->taken) return CUDNN_STATUS_BAD_PARAM;
-  *bytes = GruLayer{d->type, d->math, 0, 0, d->inputs, d->hidden}.weight_bytes();
+  *bytes = d->layer().weight_bytes();
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t, cudnnRNNDescriptor_t d, int32_t layer,
                                       size_t bytes, const void* weights, int32_t part,
                                       cudnnTensorDescriptor_t matrix, void** matrix_at,
                                       cudnnTensorDescriptor_t bias, void** bias_at) {
-  if (!d->taken || layer != 0 || part < 0 || part > 5 || !weights) return CUDNN_STATUS_BAD_PARAM;
-  const GruLayer l{d->type, d->math, 0, 0, d->inputs, d->hidden};
+  if (!d->taken || layer != 0 || !weights) return CUDNN_STATUS_BAD_PARAM;
+  const RnnLayer l = d->layer();
+  if (part < 0 || part >= l.parts()) return CUDNN_STATUS_BAD_PARAM;
   if (bytes != l.weight_bytes()) return CUDNN_STATUS_BAD_PARAM;
   auto* p = static_cast<unsigned char*>(const_cast<void*>(weights));
   const int width = int(l.width(part)), hidden = int(l.H);
@@ -204,7 +213,7 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t, cudnnRNNDescriptor_t d, int
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode,
                               const int32_t lengths[], cudnnRNNDataDescriptor_t dx, const void* x,
                               cudnnRNNDataDescriptor_t dy, void* y, cudnnTensorDescriptor_t dh,
-                              const void* hx, void* hy, cudnnTensorDescriptor_t, const void* cx,
+                              const void* hx, void* hy, cudnnTensorDescriptor_t dc, const void* cx,
                               void* cy, size_t weight_bytes, const void* weights,
                               size_t workspace_bytes, void* workspace, size_t reserve_bytes,
                               void* reserve) {
@@ -212,11 +221,11 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
   const bool training = mode == CUDNN_FWD_MODE_TRAINING;
   if (training && !reserve) return CUDNN_STATUS_BAD_PARAM;
   if (!training) reserve = nullptr;
-  const Call call{handle,          d,         lengths,       dx,     dy, dh, weight_bytes,
+  const Call call{handle,          d,         lengths,       dx,     dy, dh, dc, weight_bytes,
                   workspace_bytes, workspace, reserve_bytes, reserve};
   const double kept = training ? kept_elements(dy) : 0;
   return start(call, {x, y, weights}, double(dx->elements()) + weight_elements(d),
-               double(dy->elements()) + kept, 1, [=](const GruLayer& l) {
+               double(dy->elements()) + kept, 1, [=](const RnnLayer& l) {
                  pal::emulation::compute_forward(l, x, weights, y, reserve);
                });
 }
@@ -224,17 +233,18 @@ cudnnStatus_t cudnnRNNBackwardData_v8(
     cudnnHandle_t handle, cudnnRNNDescriptor_t d, const int32_t lengths[],
     cudnnRNNDataDescriptor_t y_desc, const void* y, const void* dy, cudnnRNNDataDescriptor_t x_desc,
     void* dx, cudnnTensorDescriptor_t h_desc, const void* hx, const void* dhy, void* dhx,
-    cudnnTensorDescriptor_t, const void* cx, const void* dcy, void* dcx, size_t weight_bytes,
+    cudnnTensorDescriptor_t c_desc, const void* cx, const void* dcy, void* dcx, size_t weight_bytes,
     const void* weights, size_t workspace_bytes, void* workspace, size_t reserve_bytes,
     void* reserve) {
   if (hx || dhy || dhx || cx || dcy || dcx) return CUDNN_STATUS_NOT_SUPPORTED;
   if (!reserve) return CUDNN_STATUS_BAD_PARAM;
-  const Call call{handle,          d,         lengths,       x_desc, y_desc, h_desc, weight_bytes,
+  const Call call{handle,          d,         lengths,       x_desc,
+                  y_desc,          h_desc,    c_desc,        weight_bytes,
                   workspace_bytes, workspace, reserve_bytes, reserve};
   const double kept = kept_elements(y_desc);
   return start(call, {y, dy, dx, weights},
                2 * double(y_desc->elements()) + weight_elements(d) + kept,
-               double(x_desc->elements()) + kept, 1, [=](const GruLayer& l) {
+               double(x_desc->elements()) + kept, 1, [=](const RnnLayer& l) {
                  pal::emulation::compute_data_grad(l, y, dy, weights, dx, reserve);
                });
 }
@@ -245,11 +255,12 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(
     size_t workspace_bytes, void* workspace, size_t reserve_bytes, void* reserve) {
   if (hx || mode != CUDNN_WGRAD_MODE_ADD) return CUDNN_STATUS_NOT_SUPPORTED;
   if (!reserve) return CUDNN_STATUS_BAD_PARAM;
-  const Call call{handle,          d,         lengths,       x_desc, y_desc, h_desc, weight_bytes,
+  const Call call{handle,          d,         lengths,       x_desc,
+                  y_desc,          h_desc,    h_desc,        weight_bytes,
                   workspace_bytes, workspace, reserve_bytes, reserve};
   const double n = weight_elements(d);
   return start(
       call, {x, y, gradients},
       double(x_desc->elements() + y_desc->elements()) + kept_elements(y_desc) + n, n, 1,
-      [=](const GruLayer& l) { pal::emulation::compute_weight_grad(l, x, y, gradients, reserve); });
+      [=](const RnnLayer& l) { pal::emulation::compute_weight_grad(l, x, y, gradients, reserve); });
 }

@@ -22,9 +22,12 @@ bool is_convolution(const OpDef& op) {
   return name.starts_with("conv2d") || name.starts_with("conv3d");
 }
 
-bool may_be_cudnns(const OpDef& op) {
-  return is_convolution(op) || std::string(op.name).starts_with("gru_layer");
+bool is_recurrent_layer(const OpDef& op) {
+  const std::string name = op.name;
+  return name.starts_with("gru_layer") || name.starts_with("lstm_layer");
 }
+
+bool may_be_cudnns(const OpDef& op) { return is_convolution(op) || is_recurrent_layer(op); }
 
 // Never destroyed: at the program's end the libraries whose handles it has may have gone before it.
 std::shared_ptr<Accelerator> gpu() {

@@ -13,6 +13,7 @@ namespace pal::test {
 std::shared_ptr<Accelerator> gpu();
 std::vector<const OpDef*> ops_with_kernels();
 bool is_convolution(const OpDef& op);
+bool is_recurrent_layer(const OpDef& op);
 bool may_be_cudnns(const OpDef& op);
 
 // The operator's own examples, and larger ones where a kernel does something else with those: sorts

@@ -31,7 +31,7 @@ const std::set<std::string> kNotBitwise = {
     "matmul",    "matmul_relu",      "matmul_relu_grad", "batched_matmul",
     "conv2d",    "conv2d_data_grad", "conv2d_relu",      "conv2d_weight_grad",
     "conv3d",    "conv3d_data_grad", "conv3d_relu",      "conv3d_weight_grad",
-    "gru_layer", "gru_layer_grad"};
+    "gru_layer", "gru_layer_grad",   "lstm_layer",       "lstm_layer_grad"};
 
 // Tensor cores round attention's probabilities besides (attention_cores_test.cc).
 bool on_cores(const Case& c) {
@@ -42,8 +42,8 @@ bool on_cores(const Case& c) {
 // How far rounding in between may take the results of a case. A layer's states are rounded step by
 // step, and on the processor what a step's products give as well.
 float halves_of(const Case& c) {
-  const bool is_layer = std::string(c.op->name).starts_with("gru_layer");
-  const bool rounds = is_layer && c.program.value(c.in[0]).spec.dtype != DType::f32;
+  const bool rounds =
+      is_recurrent_layer(*c.op) && c.program.value(c.in[0]).spec.dtype != DType::f32;
   return rounds ? 4 : on_cores(c) ? 2 : 1;
 }
 

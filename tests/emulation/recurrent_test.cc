@@ -1,13 +1,13 @@
-// GRU layers on the emulated GPU: cuDNN's where it is found and takes them, step by step where not,
-// beside the processor's unrolled cells. In a CUDA build, the same on a real GPU as far as it can
-// be told.
+// Recurrent layers on the emulated GPU: cuDNN's where it is found and takes them, step by step
+// where not, beside the processor's unrolled cells. In a CUDA build, the same on a real GPU as far
+// as it can be told.
 #include <gtest/gtest.h>
 
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"
 #include "tests/emulation/fixture.h"
 #include "tests/emulation/op_cases.h"
-#include "tests/support/gru_programs.h"
+#include "tests/support/recurrent_programs.h"
 
 namespace pal::test {
 namespace {
@@ -17,27 +17,33 @@ class Recurrent : public OnGpu {
   // Calls of cuDNN's that running these layers with their gradients made.
   int64_t expect_as_on_cpu(const Device& device) {
     const int64_t before = emulation::layers_run();
-    for (const bool backwards : {false, true}) {
-      for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-        for (const std::vector<float>& lengths :
-             {std::vector<float>{0, 5, 2, 1}, std::vector<float>{}}) {
-          const GruCase c{5, 4, 3, 6, backwards, lengths, type};
-          KernelCache cache(device);
-          const auto want = run_gru(c, gru_program(c, false));
-          const auto got = run_gru(c, gru_program(c, true), &cache);
-          const double near = type == DType::f32 ? 5e-6 : type == DType::f16 ? 0.006 : 0.04;
-          for (size_t i = 0; i < want.size(); ++i) {
-            EXPECT_LT(gru_difference(want, got, i), near)
-                << kGruOutputs[i] << " of " << describe(c);
+    for (const RecurrentCell cell : {RecurrentCell::gru, RecurrentCell::lstm}) {
+      for (const bool backwards : {false, true}) {
+        for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+          for (const std::vector<float>& lengths :
+               {std::vector<float>{0, 5, 2, 1}, std::vector<float>{}}) {
+            expect_as_on_cpu({cell, 5, 4, 3, 6, backwards, lengths, type}, device);
           }
         }
       }
     }
     return emulation::layers_run() - before;
   }
+
+ private:
+  static void expect_as_on_cpu(const LayerCase& c, const Device& device) {
+    KernelCache cache(device);
+    const auto want = run_layer(c, layer_program(c, false));
+    const auto got = run_layer(c, layer_program(c, true), &cache);
+    ASSERT_EQ(got.size(), c.cell == RecurrentCell::gru ? 6u : 5u);
+    const double near = c.type == DType::f32 ? 5e-6 : c.type == DType::f16 ? 0.006 : 0.04;
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_LT(layer_difference(want, got, i), near) << kLayerOutputs[i] << " of " << describe(c);
+    }
+  }
 };
 
-constexpr int64_t kLayers = 12;  // of expect_as_on_cpu
+constexpr int64_t kLayers = 24;  // of expect_as_on_cpu
 
 TEST_F(Recurrent, AreCudnnsWhereItIsFound) {
   const int64_t calls = expect_as_on_cpu(cuda_device());

@@ -275,8 +275,8 @@ class GpuCheck(unittest.TestCase):
             "Palimpsest, no graphs": of, "Palimpsest, no branches": of,
             "Palimpsest, no timed products": of,
             "Palimpsest, no cuDNN": {"resnet", "deepspeech2 whole layers", "vgg"},
-            "Palimpsest, whole layers": {"deepspeech2"},
-            "Palimpsest, no whole layers": {"deepspeech2"}})
+            "Palimpsest, whole layers": {"deepspeech2", "nmt"},
+            "Palimpsest, no whole layers": {"deepspeech2", "nmt"}})
         asked = "\n".join(self.asked)
         for option in ["device.branches=false", "device.timed_products=false",
                        "model.whole_layers=false"]:

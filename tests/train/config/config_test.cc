@@ -192,6 +192,11 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + "  hidden: 32\n  tie_embeddings: target\n" + tail,
        "c.yaml:4: model.tie_embeddings: target needs model.hidden equal to model.embedding; change "
        "one of them"},
+      {head + "  whole_layers: true\n  layer_norm: true\n" + tail,
+       "c.yaml:3: model.whole_layers: not with model.layer_norm, whose cells are no plain LSTM's"},
+      {head + "  whole_layers: true\n  fused: false\n" + tail,
+       "c.yaml:3: model.whole_layers: not with model.fused: false, which asks for the steps' "
+       "parts"},
       {head + "  tie_embeddings: all\n" + tail,
        "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
        "target"},

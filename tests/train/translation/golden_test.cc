@@ -1,7 +1,7 @@
 // Ten training steps beside PyTorch's, from the same weights and over the same batches: golden
 // values from tests/train/golden/make_nmt_steps.py, make_nmt_norm.py (layer norm) and
 // make_transformer_steps.py, which also say what every case is. Each is run fused and unfused, with
-// the loss in one piece and in chunks.
+// the loss in one piece and in chunks; recurrent ones also with whole layers in the encoder.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -56,14 +56,25 @@ void put(Golden& golden, Executable& program, const char* input, int64_t step) {
               bytes);
 }
 
-void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused, int chunks,
-                             bool bf16) {
+struct Way {
+  bool fused = true;
+  int chunks = 1;
+  bool bf16 = false, whole_layers = false;
+
+  std::vector<Override> overrides() const {
+    std::vector<Override> out{parse_set(fused ? "model.fused=true" : "model.fused=false"),
+                              parse_set("model.loss_chunks=" + std::to_string(chunks))};
+    if (bf16) out.push_back(parse_set("train.precision=bf16"));
+    if (whole_layers) out.push_back(parse_set("model.whole_layers=true"));
+    return out;
+  }
+};
+
+void expect_steps_of_pytorch(const std::string& stem, size_t number, const Way& way) {
   Golden& golden = pal::golden(stem);
   const nlohmann::json& which = golden.numbers["cases"].at(number);
-  std::vector<Override> overrides{parse_set(fused ? "model.fused=true" : "model.fused=false"),
-                                  parse_set("model.loss_chunks=" + std::to_string(chunks))};
+  std::vector<Override> overrides = way.overrides();
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
-  if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
   const Config config =
       load_config(kGolden + golden.numbers.value("config", "nmt_steps.yaml"), overrides);
   const ParallelTextConfig& data = config.parallel_text();
@@ -87,7 +98,7 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
   }
 
   namespace in = translation_input;
-  Losses losses(stem, bf16);
+  Losses losses(stem, way.bf16);
   for (int64_t step = 0; step < source[0]; ++step) {
     for (const char* input : {in::kSource, in::kSourceLengths, in::kTargetIn, in::kTargetOut}) {
       put(golden, program, input, step);
@@ -101,7 +112,7 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
     losses.expect(step, double(*program.output("loss")), which["losses"][size_t(step)]);
   }
 
-  if (bf16) return;
+  if (way.bf16) return;
   int weights = 0;
   for (const StateTensor& slot : programs.state()) {
     if (slot.role != Role::weight) continue;
@@ -140,7 +151,7 @@ class GoldenNmt : public testing::TestWithParam<GoldenParam> {};
 
 TEST_P(GoldenNmt, TenStepsAsInPyTorch) {
   const auto& [which, fused, chunks] = GetParam();
-  expect_steps_of_pytorch(which.stem, which.number, fused, chunks, false);
+  expect_steps_of_pytorch(which.stem, which.number, {.fused = fused, .chunks = chunks});
 }
 
 std::string case_name(const testing::TestParamInfo<GoldenParam>& test) {
@@ -159,7 +170,8 @@ class GoldenNmtInBf16 : public testing::TestWithParam<GoldenParam> {};
 
 TEST_P(GoldenNmtInBf16, TenStepsAsNearToF32AsPyTorchs) {
   const auto& [which, fused, chunks] = GetParam();
-  expect_steps_of_pytorch(which.stem, which.number, fused, chunks, true);
+  expect_steps_of_pytorch(which.stem, which.number,
+                          {.fused = fused, .chunks = chunks, .bf16 = true});
 }
 
 // Without those of nmt_norm.
@@ -169,6 +181,20 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmtInBf16,
                          testing::Combine(testing::ValuesIn(kBf16Cases), testing::Bool(),
                                           testing::Values(1, 5)),
                          case_name);
+
+class GoldenNmtWhole : public testing::TestWithParam<std::tuple<Case, bool>> {};
+
+TEST_P(GoldenNmtWhole, LayersTakeTenStepsAsInPyTorch) {
+  const auto& [which, bf16] = GetParam();
+  expect_steps_of_pytorch(which.stem, which.number, {.bf16 = bf16, .whole_layers = true});
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmtWhole,
+                         testing::Combine(testing::ValuesIn(kCases, kCases + 5), testing::Bool()),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param).name) +
+                                  (std::get<1>(test.param) ? "InBf16" : "");
+                         });
 
 class GoldenFile : public testing::TestWithParam<std::pair<const char*, size_t>> {};
 

@@ -1,11 +1,11 @@
-// cuDNN's descriptors of a GRU layer, and its three calls. All rows are as long as the layer: the
-// library reads lengths from the host's memory, where a recorded step has none.
+// cuDNN's descriptors of a recurrent layer, and its three calls. All rows are as long as the layer:
+// the library reads lengths from the host's memory, where a recorded step has none.
 #include <climits>
 #include <vector>
 
 #include "core/cuda/cudnn.h"
 #include "core/cuda/libraries.h"
-#include "ops/libraries/cudnn_gru.h"
+#include "ops/libraries/cudnn_rnn.h"
 #include "ops/libraries/library_scratch.h"
 
 namespace pal {
@@ -13,10 +13,10 @@ namespace {
 
 template <class H> using RnnObject = LibraryObject<H, cudnnStatus_t>;
 
-class Gru final : public CudnnGru {
+class Rnn final : public CudnnRnn {
  public:
   // `handle`: what it is described with.
-  Gru(CudaDevice& device, cudnnHandle_t handle, const CudnnGruShape& shape, cudnnMathType_t math)
+  Rnn(CudaDevice& device, cudnnHandle_t handle, const CudnnRnnShape& shape, cudnnMathType_t math)
       : device_(device), handle_(handle), shape_(shape) {
     describe_layer(math);
     describe_data(x_, shape.inputs);
@@ -34,13 +34,13 @@ class Gru final : public CudnnGru {
   int64_t weights() const override { return int64_t(weights_); }
   int64_t reserve() const override { return int64_t(reserve_); }
 
-  CudnnGruParts parts(void* weights) const override {
-    CudnnGruParts out{};
-    for (int i = 0; i < 6; ++i) {
-      CudnnGruPart &matrix = out.matrix[size_t(i)], &bias = out.bias[size_t(i)];
+  CudnnRnnParts parts(void* weights) const override {
+    CudnnRnnParts out{};
+    for (int i = 0; i < 2 * shape_.gates(); ++i) {
+      CudnnRnnPart &matrix = out.matrix[size_t(i)], &bias = out.bias[size_t(i)];
       check(library_.rnn_weight_place(handle_, layer_.get, 0, weights_, weights, i, place_.get,
                                       &matrix.at, bias_place_.get, &bias.at));
-      read_strides(place_.get, matrix, i < 3 ? shape_.inputs : shape_.hidden);
+      read_strides(place_.get, matrix, i < shape_.gates() ? shape_.inputs : shape_.hidden);
       read_strides(bias_place_.get, bias, 1);
     }
     return out;
@@ -50,7 +50,7 @@ class Gru final : public CudnnGru {
                std::byte* workspace) const override {
     const cudnnHandle_t handle = handle_on(queue);
     check(library_.rnn_forward(handle, layer_.get, CUDNN_FWD_MODE_TRAINING, nullptr, x_.get, x,
-                               y_.get, y, h_.get, nullptr, nullptr, nullptr, nullptr, nullptr,
+                               y_.get, y, h_.get, nullptr, nullptr, of_c(), nullptr, nullptr,
                                weights_, weights, workspace_,
                                library_scratch(workspace, int64_t(workspace_)), reserve_, reserve));
   }
@@ -59,7 +59,7 @@ class Gru final : public CudnnGru {
     const cudnnHandle_t handle = handle_on(queue);
     check(library_.rnn_data_grad(
         handle, layer_.get, nullptr, y_.get, y, dy, x_.get, dx, h_.get, nullptr, nullptr, nullptr,
-        nullptr, nullptr, nullptr, nullptr, weights_, weights, workspace_,
+        of_c(), nullptr, nullptr, nullptr, weights_, weights, workspace_,
         library_scratch(workspace, int64_t(workspace_)), reserve_, reserve));
   }
   void weight_grad(const Queue& queue, const void* x, const void* y, void* gradients, void* reserve,
@@ -96,10 +96,10 @@ class Gru final : public CudnnGru {
     layer_.destroy = library_.rnn_destroy;
     check_cudnn(library_.rnn_create(&layer_.get));
     const int32_t inputs = int32_t(shape_.inputs), hidden = int32_t(shape_.hidden);
-    take(library_.rnn_set(layer_.get, CUDNN_RNN_ALGO_STANDARD, CUDNN_GRU, CUDNN_RNN_DOUBLE_BIAS,
-                          CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, cudnn_type(shape_.type),
-                          CUDNN_DATA_FLOAT, math, inputs, hidden, hidden, 1, dropout_.get,
-                          CUDNN_RNN_PADDED_IO_ENABLED));
+    take(library_.rnn_set(layer_.get, CUDNN_RNN_ALGO_STANDARD, shape_.lstm ? CUDNN_LSTM : CUDNN_GRU,
+                          CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                          cudnn_type(shape_.type), CUDNN_DATA_FLOAT, math, inputs, hidden, hidden,
+                          1, dropout_.get, CUDNN_RNN_PADDED_IO_ENABLED));
   }
   void describe_data(RnnObject<cudnnRNNDataDescriptor_t>& data, int64_t width) {
     data.destroy = library_.rnn_data_destroy;
@@ -109,6 +109,8 @@ class Gru final : public CudnnGru {
                                CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, int(shape_.steps),
                                int(shape_.batch), int(width), lengths.data(), nullptr));
   }
+  // An LSTM's c, which is zero before the first step, as h is.
+  cudnnTensorDescriptor_t of_c() const { return shape_.lstm ? h_.get : nullptr; }
   void describe_states() {
     for (RnnObject<cudnnTensorDescriptor_t>* tensor : {&h_, &place_, &bias_place_}) {
       tensor->destroy = library_.tensor_destroy;
@@ -120,15 +122,16 @@ class Gru final : public CudnnGru {
   }
 
   // Of (1, hidden, columns), as the library says that its part is.
-  void read_strides(cudnnTensorDescriptor_t place, CudnnGruPart& part, int64_t columns) const {
+  void read_strides(cudnnTensorDescriptor_t place, CudnnRnnPart& part, int64_t columns) const {
     int rank = 0, extents[3] = {}, strides[3] = {};
     cudnnDataType_t type{};
     check(library_.tensor_get(place, 3, &type, &rank, extents, strides));
     if (!part.at || rank != 3 || extents[0] != 1 || extents[1] != shape_.hidden ||
         extents[2] != columns || type != cudnn_type(shape_.type)) {
-      throw DeviceError("cuDNN " + cudnn_version() +
-                        " has another layout of a GRU's weights than is known here; device.cudnn: "
-                        "false does without");
+      throw DeviceError(
+          "cuDNN " + cudnn_version() +
+          " has another layout of a layer's weights than is known here; device.cudnn: "
+          "false does without");
     }
     part.row_stride = strides[1], part.column_stride = strides[2];
   }
@@ -136,7 +139,7 @@ class Gru final : public CudnnGru {
   const Cudnn& library_ = *cudnn_library();
   CudaDevice& device_;
   cudnnHandle_t handle_;
-  CudnnGruShape shape_;
+  CudnnRnnShape shape_;
   RnnObject<cudnnDropoutDescriptor_t> dropout_;
   RnnObject<cudnnRNNDescriptor_t> layer_;
   RnnObject<cudnnRNNDataDescriptor_t> x_, y_;
@@ -147,7 +150,7 @@ class Gru final : public CudnnGru {
 
 }  // namespace
 
-std::unique_ptr<CudnnGru> cudnn_gru(const Device& device, const CudnnGruShape& s) {
+std::unique_ptr<CudnnRnn> cudnn_rnn(const Device& device, const CudnnRnnShape& s) {
   if (!device.cudnn) return nullptr;
   const int64_t most = INT_MAX;
   if (s.steps > most || s.batch * std::max(s.inputs, s.hidden) > most) return nullptr;
@@ -156,9 +159,9 @@ std::unique_ptr<CudnnGru> cudnn_gru(const Device& device, const CudnnGruShape& s
   const cudnnMathType_t math = s.type != DType::f32 ? CUDNN_TENSOR_OP_MATH
                                : device.tf32        ? CUDNN_DEFAULT_MATH
                                                     : CUDNN_FMA_MATH;
-  auto gru = std::make_unique<Gru>(cuda_of(device), handle, s, math);
-  if (gru->refused()) return nullptr;
-  return gru;
+  auto rnn = std::make_unique<Rnn>(cuda_of(device), handle, s, math);
+  if (rnn->refused()) return nullptr;
+  return rnn;
 }
 
 }  // namespace pal
