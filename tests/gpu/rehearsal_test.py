@@ -1,6 +1,7 @@
 """scripts/gpu-check on the emulated GPU: every stage runs, and what it says holds, before a card's first
 minute is spent. PyTorch only pretends. Run by ctest with the folder of the build. Stages that train whole
-runs (graphs, models), which take the emulation most of an hour, and all tests are of PAL_REHEARSAL=long."""
+runs (graphs, models), which take the emulation most of an hour, and all tests are of PAL_REHEARSAL=long.
+PAL_REHEARSAL_OUT names a folder that keeps the results."""
 import json
 import os
 import pathlib
@@ -43,7 +44,7 @@ class Rehearsal(unittest.TestCase):
             python = pathlib.Path(folder) / "python"
             python.write_text(PYTHON)
             python.chmod(0o755)
-            out = pathlib.Path(folder) / "out"
+            out = pathlib.Path(os.environ.get("PAL_REHEARSAL_OUT") or pathlib.Path(folder) / "out")
             begin = time.monotonic()
             done = subprocess.run(
                 [ROOT / "scripts/gpu-check", "--bin", bin_, "--out", out, "--python", python,
