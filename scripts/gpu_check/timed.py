@@ -137,20 +137,22 @@ class Timed:
     # ---- parts ----
 
     def large(self):
-        """Sizes that fill a card."""
+        """Sizes that fill a card, in bf16, beside compiled PyTorch."""
         self.for_a_card()
         self.benchmark(self.large_cases, ["bf16"], OURS, COMPILED)
 
     def large_pytorch(self):
+        """The same sizes in PyTorch as it is."""
         self.for_a_card()
         self.benchmark(self.compared, ["bf16"], EAGER)
 
     def large_reduced(self):
-        """PyTorch with CUDA graphs, as ours has."""
+        """The same sizes in compiled PyTorch with CUDA graphs, as ours has."""
         self.for_a_card()
         self.benchmark(self.compared, ["bf16"], GRAPHS)
 
     def large_f32(self):
+        """The same sizes in TF32 and f32, beside PyTorch as it is."""
         self.for_a_card()
         self.benchmark(self.compared, ["tf32", "f32"], OURS, EAGER)
 
@@ -158,12 +160,15 @@ class Timed:
         return ["bf16", "f32", "tf32"] if self.visit.on_a_card() else ["f32"]
 
     def small(self):
+        """Smaller sizes beside PyTorch as it is."""
         self.benchmark(self.small_cases, self.precisions(), OURS, EAGER)
 
     def small_reduced(self):
+        """Smaller sizes in compiled PyTorch with CUDA graphs."""
         self.benchmark(self.small_cases, self.precisions(), GRAPHS)
 
     def small_compiled(self):
+        """Smaller sizes in compiled PyTorch."""
         self.benchmark(self.small_cases, self.precisions(), COMPILED)
 
     def without(self):

@@ -308,6 +308,20 @@ class GpuCheck(unittest.TestCase):
         self.assertIsNone(ok["peaks"])
         self.assertIn("bench_step_bench", parts["peaks"]["note"])
 
+    def test_the_page_begins_with_what_became_of_all(self):
+        _, ok, parts = self.check("machine,peaks,small,sanitizer,large", peak=704)
+        self.assertEqual(ok["small"], False)
+        head = self.page.split("\n## ")[0]
+        self.assertIn("device cuda (NVIDIA H200)", head)
+        self.assertIn(" s. 1 of 5 parts are ok; FAILED: large, peaks, small; skipped: sanitizer.", head)
+        self.assertIn("| there is no compute-sanitizer |", head)
+        failed = parts["peaks"]["failed"]
+        self.assertIn(f"| {len(failed)} failures, the first: {failed[0]} |", head)
+        self.assertIn("## peaks: FAILED\n\nNo step touches a byte above its plan", self.page)
+        # What was not measured is an empty cell.
+        self.assertIsNone(parts["small"]["rows"][0]["of the ceiling"])
+        self.assertNotIn("| None |", self.page)
+
     # ---- tests in processes ----
 
     def test_shards_run_at_the_same_time(self):
@@ -551,7 +565,8 @@ class GpuCheck(unittest.TestCase):
                 and len(parts["tests"]["rows"]) >= rows)
             self.assertLess(code, 0)
             self.assertGreaterEqual(len(parts["tests"]["rows"]), rows)
-            self.assertIn("| tests |", self.page)
+            self.assertFalse(parts["tests"]["ended"])
+            self.assertIn("| tests | did not end |", self.page)
 
     def test_a_signal_ends_all_that_was_started(self):
         begin = time.monotonic()
