@@ -55,12 +55,17 @@ def ranks(visit):
         raise Skipped("there is no NCCL (or no GPU)")
 
 
+def named(visit, config):
+    """What pal calls a configuration."""
+    return visit.args.configs / f"{config}.yaml" if visit.args.configs else config
+
+
 def train(visit, config, device, *sets, steps=10):
     """Losses of so many steps, the last checkpoint's bytes, hashed, and what was not recorded."""
     folder = visit.folder / re.sub(r"\W+", "_", "-".join([config, device, *sets]))
     shutil.rmtree(folder, ignore_errors=True)
-    command = [visit.program("pal"), "train", "--config", config, "--steps", steps, "--out", folder,
-               "--device", device, "--set", "train.log_every=1"]
+    command = [visit.program("pal"), "train", "--config", named(visit, config), "--steps", steps,
+               "--out", folder, "--device", device, "--set", "train.log_every=1"]
     for s in sets:
         command += ["--set", s]
     done = visit.run_to_its_end(command)
@@ -121,7 +126,8 @@ def sanitizer(visit):
 def models(visit):
     """Ten steps of every configuration whose data is here, CPU beside GPU."""
     rows = []
-    for file in sorted((ROOT / visit.args.share / "configs").glob("*.yaml")):
+    configs = visit.args.configs or ROOT / visit.args.share / "configs"
+    for file in sorted(configs.glob("*.yaml")):
         row = {"config": file.stem}
         rows.append(row)
         visit.left()

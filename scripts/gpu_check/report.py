@@ -34,8 +34,8 @@ def why(result):
 
 
 def cell(value):
-    if isinstance(value, float) and abs(value) < 1e-2:
-        value = f"{value:.3g}"
+    if isinstance(value, float):
+        value = f"{value:.3g}" if abs(value) < 1e-2 else round(value, 4)
     return "" if value is None else str(value).replace("\n", " ").replace("|", "/")
 
 
