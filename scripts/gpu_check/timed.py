@@ -115,11 +115,20 @@ class Timed:
                         "samples/s": round(said["samples_per_s"], 1),
                         "peak MB": round(said["planned_bytes"] / 1e6, 1),
                         "products TFLOP/s": round(rate, 2)}
+                       | self.beside_whole(case, precision, said["step_ms"], sets)
                        | self.of_the_ceiling(rate, precision + "_tflops")
                        | beside_prediction(said["step_ms"], said.get("predicted_ms")))
         if (self.visit.on_a_card() and WITHOUT["no graphs"] not in sets
                 and not said.get("recorded")):
             self.visit.fail(f"{case.name}, {precision}, {label}: the step was not recorded")
+
+    def beside_whole(self, case, precision, ms, sets):
+        """A step without something, beside the same step in `large`, which has it."""
+        whole = [row["step ms"] for row in self.visit.results["parts"].get("large", {}).get("rows", [])
+                 if (row["model"], row["precision"], row["program"]) == (case.name, precision, OURS)]
+        if not whole or not whole[0] or not set(sets) & set(WITHOUT.values()):
+            return {}
+        return {"times large's": round(ms / whole[0], 2)}
 
     def benchmark(self, of, precisions, *programs):
         """Case by case the programs in turn, so that each row has the others beside it."""

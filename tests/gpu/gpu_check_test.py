@@ -277,10 +277,16 @@ class GpuCheck(unittest.TestCase):
             "Palimpsest, no cuDNN": {"resnet", "deepspeech2 whole layers", "vgg"},
             "Palimpsest, whole layers": {"deepspeech2"},
             "Palimpsest, no whole layers": {"deepspeech2"}})
+        self.assertFalse(any("times large's" in row for row in parts["without"]["rows"]))
         asked = "\n".join(self.asked)
         for option in ["device.branches=false", "device.timed_products=false",
                        "model.whole_layers=false"]:
             self.assertIn(option, asked)
+
+    def test_what_is_left_out_stands_beside_the_whole(self):
+        _, _, parts = self.check("large,without")
+        beside = [row.get("times large's") for row in parts["without"]["rows"]]
+        self.assertEqual(beside, [1.0] * 24 + [None] * 2)  # the last two are other sizes
 
     def test_what_fails_does_not_stop_the_others(self):
         names = "first,tests,ranks,models,graphs,peaks,small"
