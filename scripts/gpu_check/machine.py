@@ -31,6 +31,7 @@ def profile(visit):
 
 
 def machine(visit):
+    """What the machine is."""
     found = {}
     version = processes.ROOT / "VERSION"
     if version.exists():
@@ -45,6 +46,8 @@ def machine(visit):
     for name, command in queries.items():
         try:
             found[name] = visit.run(command).strip().splitlines()[-1]
+            if name == "card" and visit.on_a_card():
+                visit.results["card"] = found[name].split(",")[0]
         except (OSError, RuntimeError) as error:
             found[name] = f"unknown ({str(error).splitlines()[0]})"
     found |= {"processors": os.cpu_count(), "predictions are for": profile(visit) or "no device"}

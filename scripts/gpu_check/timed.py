@@ -116,11 +116,20 @@ class Timed:
                         "samples/s": round(said["samples_per_s"], 1),
                         "peak MB": round(said["planned_bytes"] / 1e6, 1),
                         "products TFLOP/s": round(rate, 2)}
+                       | self.beside_whole(case, precision, said["step_ms"], sets)
                        | self.of_the_ceiling(rate, precision + "_tflops")
                        | beside_prediction(said["step_ms"], said.get("predicted_ms")))
         if (self.visit.on_a_card() and WITHOUT["no graphs"] not in sets
                 and not said.get("recorded")):
             self.visit.fail(f"{case.name}, {precision}, {label}: the step was not recorded")
+
+    def beside_whole(self, case, precision, ms, sets):
+        """A step without something, beside the same step in `large`, which has it."""
+        whole = [row["step ms"] for row in self.visit.results["parts"].get("large", {}).get("rows", [])
+                 if (row["model"], row["precision"], row["program"]) == (case.name, precision, OURS)]
+        if not whole or not whole[0] or not set(sets) & set(WITHOUT.values()):
+            return {}
+        return {"times large's": round(ms / whole[0], 2)}
 
     def benchmark(self, of, precisions, *programs):
         """Case by case the programs in turn, so that each row has the others beside it."""
@@ -138,20 +147,22 @@ class Timed:
     # ---- parts ----
 
     def large(self):
-        """Sizes that fill a card."""
+        """Sizes that fill a card, in bf16, beside compiled PyTorch."""
         self.for_a_card()
         self.benchmark(self.large_cases, ["bf16"], OURS, COMPILED)
 
     def large_pytorch(self):
+        """The same sizes in PyTorch as it is."""
         self.for_a_card()
         self.benchmark(self.compared, ["bf16"], EAGER)
 
     def large_reduced(self):
-        """PyTorch with CUDA graphs, as ours has."""
+        """The same sizes in compiled PyTorch with CUDA graphs, as ours has."""
         self.for_a_card()
         self.benchmark(self.compared, ["bf16"], GRAPHS)
 
     def large_f32(self):
+        """The same sizes in TF32 and f32, beside PyTorch as it is."""
         self.for_a_card()
         self.benchmark(self.compared, ["tf32", "f32"], OURS, EAGER)
 
@@ -159,12 +170,15 @@ class Timed:
         return ["bf16", "f32", "tf32"] if self.visit.on_a_card() else ["f32"]
 
     def small(self):
+        """Smaller sizes beside PyTorch as it is."""
         self.benchmark(self.small_cases, self.precisions(), OURS, EAGER)
 
     def small_reduced(self):
+        """Smaller sizes in compiled PyTorch with CUDA graphs."""
         self.benchmark(self.small_cases, self.precisions(), GRAPHS)
 
     def small_compiled(self):
+        """Smaller sizes in compiled PyTorch."""
         self.benchmark(self.small_cases, self.precisions(), COMPILED)
 
     def without(self):

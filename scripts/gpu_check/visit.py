@@ -9,7 +9,7 @@ import threading
 import time
 
 from gpu_check import processes
-from gpu_check.report import markdown, one_line, state, write_whole
+from gpu_check.report import markdown, one_line, state, why, write_whole
 
 LEAST_SECONDS = 2  # what is worth a start
 
@@ -28,9 +28,10 @@ class Visit:
         self.out = args.out.resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
-                        "device_asked_for": args.device, "parts": {}}
+                        "device_asked_for": args.device, "card": None, "seconds": 0, "parts": {}}
         self.commands, self.result, self.lock = [], {}, threading.RLock()
-        self.end = time.monotonic() + args.seconds if args.seconds else None
+        self.begin = time.monotonic()
+        self.end = self.begin + args.seconds if args.seconds else None
         self._runs = tempfile.TemporaryDirectory(prefix="gpu-check-")
         self.folder = pathlib.Path(self._runs.name)
         # Products are timed once for all commands.
@@ -93,19 +94,19 @@ class Visit:
             raise Skipped(f"there is no {path}")
         return path
 
-    def part(self, name, work):
-        """Does a part; whatever happens in it, the others follow."""
+    def part(self, name, work, what):
+        """Does a part, which is what it says; whatever happens in it, the others follow."""
         print(f"== {name}", flush=True)
         begin, self.commands = time.monotonic(), []
-        result = self.result = {"ok": None, "note": "it did not end", "rows": [], "failed": [],
-                                "seconds": 0, "commands": self.commands}
+        result = self.result = {"ok": None, "ended": False, "what": what, "note": "", "rows": [],
+                                "failed": [], "seconds": 0, "commands": self.commands}
         self.results["parts"][name] = result
         self.write()
         try:
             self.left()
-            result |= {"ok": True, "note": ""} | (work() or {})
-        except Skipped as why:
-            result |= {"ok": None, "note": str(why)}
+            result |= {"ok": True} | (work() or {})
+        except Skipped as reason:
+            result |= {"ok": None, "note": str(reason)}
         except Exception as error:  # noqa: BLE001: it is reported, and the next part is tried
             if self.is_over():
                 result |= {"ok": None, "note": "time was up"}
@@ -113,8 +114,8 @@ class Visit:
                 result |= {"ok": False, "note": one_line(f"{type(error).__name__}: {error}")}
         if result["failed"]:
             result["ok"] = False
-        result["seconds"] = round(time.monotonic() - begin, 1)
-        print(f"   {state(result)} in {result['seconds']} s  {result['note']}", flush=True)
+        result |= {"ended": True, "seconds": round(time.monotonic() - begin, 1)}
+        print(f"   {state(result)} in {result['seconds']} s  {why(result)}", flush=True)
         self.write()
 
     def tried(self, name, work):
@@ -131,6 +132,7 @@ class Visit:
 
     def write(self):
         with self.lock:
+            self.results["seconds"] = round(time.monotonic() - self.begin, 1)
             for name, text in [("results.json", json.dumps(self.results, indent=1) + "\n"),
                                ("results.md", markdown(self.results))]:
                 write_whole(self.out / name, text.encode())

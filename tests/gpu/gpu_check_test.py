@@ -277,10 +277,16 @@ class GpuCheck(unittest.TestCase):
             "Palimpsest, no cuDNN": {"resnet", "deepspeech2 whole layers", "vgg"},
             "Palimpsest, whole layers": {"deepspeech2", "nmt"},
             "Palimpsest, no whole layers": {"deepspeech2", "nmt"}})
+        self.assertFalse(any("times large's" in row for row in parts["without"]["rows"]))
         asked = "\n".join(self.asked)
         for option in ["device.branches=false", "device.timed_products=false",
                        "model.whole_layers=false"]:
             self.assertIn(option, asked)
+
+    def test_what_is_left_out_stands_beside_the_whole(self):
+        _, _, parts = self.check("large,without")
+        beside = [row.get("times large's") for row in parts["without"]["rows"]]
+        self.assertEqual(beside, [1.0] * 24 + [None] * 2)  # the last two are other sizes
 
     def test_what_fails_does_not_stop_the_others(self):
         names = "first,tests,ranks,models,graphs,peaks,small"
@@ -307,6 +313,20 @@ class GpuCheck(unittest.TestCase):
         _, ok, parts = self.check("peaks", bench=False)
         self.assertIsNone(ok["peaks"])
         self.assertIn("bench_step_bench", parts["peaks"]["note"])
+
+    def test_the_page_begins_with_what_became_of_all(self):
+        _, ok, parts = self.check("machine,peaks,small,sanitizer,large", peak=704)
+        self.assertEqual(ok["small"], False)
+        head = self.page.split("\n## ")[0]
+        self.assertIn("device cuda (NVIDIA H200)", head)
+        self.assertIn(" s. 1 of 5 parts are ok; FAILED: large, peaks, small; skipped: sanitizer.", head)
+        self.assertIn("| there is no compute-sanitizer |", head)
+        failed = parts["peaks"]["failed"]
+        self.assertIn(f"| {len(failed)} failures, the first: {failed[0]} |", head)
+        self.assertIn("## peaks: FAILED\n\nNo step touches a byte above its plan", self.page)
+        # What was not measured is an empty cell.
+        self.assertIsNone(parts["small"]["rows"][0]["of the ceiling"])
+        self.assertNotIn("| None |", self.page)
 
     # ---- tests in processes ----
 
@@ -551,7 +571,8 @@ class GpuCheck(unittest.TestCase):
                 and len(parts["tests"]["rows"]) >= rows)
             self.assertLess(code, 0)
             self.assertGreaterEqual(len(parts["tests"]["rows"]), rows)
-            self.assertIn("| tests |", self.page)
+            self.assertFalse(parts["tests"]["ended"])
+            self.assertIn("| tests | did not end |", self.page)
 
     def test_a_signal_ends_all_that_was_started(self):
         begin = time.monotonic()
