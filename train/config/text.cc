@@ -123,8 +123,12 @@ std::string config_reference() {
   page += "## memory\n\n" + option_table("memory", MemoryConfig());
   page += "## device\n\n" + option_table("device", DeviceConfig());
   page += "## Which options combine\n\n| options | rule |\n|---|---|\n";
-  for (const CombinationRule& rule : combination_rules())
-    page += "| " + rule.options + " | " + cell(rule.text) + " |\n";
+  std::string last;
+  for (const CombinationRule& rule : combination_rules()) {
+    const std::string row = "| " + rule.options + " | " + cell(rule.text) + " |\n";
+    if (row != last) page += row;  // two models may have the same rule
+    last = row;
+  }
   return page;
 }
 

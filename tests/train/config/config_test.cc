@@ -373,7 +373,28 @@ TEST(Config, image_options) {
   EXPECT_NE(fault("{synthetic: true}").find("data.classes: data.synthetic needs it"),
             std::string::npos);
   EXPECT_EQ(error_of(text + "{}\n", {parse_set("train.batch_words=100")}),
-            "--set: train.batch_words: images have no words; use train.batch_size");
+            "--set: train.batch_words: only pairs of sentences are gathered by words; use "
+            "train.batch_size");
+}
+
+// What a model's loss or batches do not have is refused, and not passed over.
+TEST(Config, options_of_other_models) {
+  const auto fault = [](const char* name, const char* set) {
+    try {
+      load_config(find_config(name), {parse_set(set)});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* name : {"bert_small", "deepspeech2_small"}) {
+    EXPECT_NE(fault(name, "train.label_smoothing=0.3").find("train.label_smoothing: only"),
+              std::string::npos);
+    EXPECT_NE(fault(name, "train.batch_words=640").find("train.batch_words: only pairs"),
+              std::string::npos);
+  }
+  EXPECT_EQ(fault("resnet_small", "train.label_smoothing=0.1"), "");
+  EXPECT_EQ(fault("transformer_small", "train.label_smoothing=0.1"), "");
 }
 
 TEST(Config, mutated_configurations_are_refused_politely) {
