@@ -57,12 +57,12 @@ void print_samples(const Validation& result) {
 
 namespace {
 
-// The name of a checkpoint in the folder other than the last, or nothing.
+// The name of a checkpoint that was kept, or nothing: the last one was there before it. (The best
+// is saved before the first of all.)
 std::string kept_checkpoint(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool is_one = name == "best.safetensors" || name.starts_with("step-");
-    if (is_one && name.ends_with(".safetensors")) return name;
+    if (name.starts_with("step-") && name.ends_with(".safetensors")) return name;
   }
   return "";
 }

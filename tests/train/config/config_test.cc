@@ -381,7 +381,7 @@ TEST(Config, image_options) {
 TEST(Config, options_of_other_models) {
   const auto fault = [](const char* name, const char* set) {
     try {
-      load_config(find_config(name), {parse_set(set)});
+      load_config(find_config(name), {parse_set("train.batch_size=128"), parse_set(set)});
     } catch (const UsageError& error) {
       return std::string(error.what());
     }
