@@ -62,6 +62,11 @@ def ended(command, env, seconds):
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+def code(status):
+    """How a process ended, in words."""
+    return signal.Signals(-status).name if status < 0 else f"exit code {status}"
+
+
 def together(works):
     """Does all at the same time; then the first error, if there was one."""
     with futures.ThreadPoolExecutor(len(works)) as pool:

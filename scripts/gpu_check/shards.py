@@ -4,9 +4,9 @@ alone: another process goes on behind it.
 import json
 import os
 import re
-import signal
 import subprocess
 
+from gpu_check import processes
 from gpu_check.report import one_line
 from gpu_check.visit import OutOfTime
 
@@ -51,9 +51,7 @@ def how_it_ended(code):
         return "was not done in time"
     if code == LASTING_ERROR:
         return "left an error on the card that stays"
-    if code < 0:
-        return f"ended its process ({signal.Signals(-code).name})"
-    return f"ended its process (exit code {code})"
+    return f"ended its process ({processes.code(code)})"
 
 
 def properties(report):

@@ -84,8 +84,9 @@ class Visit:
         except subprocess.TimeoutExpired as error:
             raise RuntimeError(f"not done in {error.timeout:.0f} s") from error
         if done.returncode != 0:
-            last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-            raise RuntimeError(f"exit code {done.returncode}: {''.join(last)}")
+            said = [line for line in (done.stdout + done.stderr).strip().splitlines()
+                    if line and not line.startswith("Run with --help")]
+            raise RuntimeError(": ".join([processes.code(done.returncode), *said[-1:]]))
         return done.stdout
 
     def program(self, name):

@@ -108,7 +108,7 @@ tell("bench", *args)
 if "slow=true" in args:
     time.sleep(60)
 if how["bench_error"]:
-    sys.exit("a first line\n" + how["bench_error"])
+    sys.exit("a first line\n" + how["bench_error"] + "\nRun with --help for more information.")
 cache = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "palimpsest"
 cache.mkdir(parents=True, exist_ok=True)
 with (cache / "algorithms.txt").open("a") as kept:
