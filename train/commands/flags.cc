@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace fs = std::filesystem;

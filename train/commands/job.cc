@@ -61,7 +61,7 @@ namespace {
 // is saved before the first of all.)
 std::string kept_checkpoint(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+    std::string name = entry.path().filename().string();
     if (name.starts_with("step-") && name.ends_with(".safetensors")) return name;
   }
   return "";
