@@ -33,11 +33,22 @@ def listed(visit, *tests):
                                     *(f"--gtest_filter={x}" for x in tests)]))
 
 
+def any_ran(visit, rows):
+    """Whether a test ran. Where there is no card none does, and that is why."""
+    if any(row["run"] for row in rows):
+        return True
+    why = next((row["the first because"] for row in rows if "the first because" in row), "")
+    if not visit.on_a_card() and why:
+        raise Skipped(why)
+    visit.fail("no test ran: " + (why or "there was none"))
+    return False
+
+
 def first(visit):
     """Whole steps, and what only manuals vouch for, before anything that takes long."""
     rows = [shards.run(visit, f"first {n}", listed(visit, tests))
             for n, tests in enumerate(FIRST, 1)]
-    return {"ok": all(row["run"] for row in rows)}
+    return {"ok": any_ran(visit, rows) and all(row["run"] for row in rows)}
 
 
 def tests(visit):
@@ -45,7 +56,7 @@ def tests(visit):
     names = listed(visit)
     rows = together([functools.partial(shards.run, visit, f"{n + 1} of {SHARDS}", names[n::SHARDS])
                      for n in range(SHARDS)])
-    return {"ok": any(row["run"] for row in rows)}
+    return {"ok": any_ran(visit, rows)}
 
 
 def ranks(visit):

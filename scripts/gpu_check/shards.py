@@ -15,7 +15,7 @@ LASTING_ERROR = 86
 MOST_ENDS = 8  # processes of a shard that end before their tests have
 MOST_HANGS = 2  # of these, such as were not done in time
 PROPERTIES = {"cudnn": "cuDNN", "nccl_bytes": "NCCL bytes"}
-LINE = re.compile(r"\[ (RUN     |      OK|  FAILED |  SKIPPED) \] ([^\s,]+)")
+LINE = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([^\s,]+)")
 
 
 def listed(said):
@@ -35,7 +35,7 @@ def outcomes(said):
     ended, said_of, at = {}, [], None
     for line in said.splitlines():
         found = LINE.search(line)
-        what, name = (found[1].strip(), found[2]) if found else (None, None)
+        what, name = (found[1], found[2]) if found else (None, None)
         if what == "RUN":
             at, said_of = name, []
         elif what and name == at:
@@ -124,6 +124,8 @@ class Shard:
     def count(self, ended):
         for name, (how, said) in ended.items():
             self.row["skipped" if how == "SKIPPED" else "run"] += 1
+            if how == "SKIPPED":
+                self.row.setdefault("the first because", "".join(said.splitlines()[-1:]))
             if how == "FAILED":
                 self.row["failed"] += 1
                 self.visit.fail(f"{name}: {one_line(said)}")
