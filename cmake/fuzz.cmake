@@ -1,6 +1,6 @@
 # -DPAL_FUZZ=ON, with clang: fuzz_config and the others of tests/fuzz/fuzz.h, with libFuzzer and the
-# sanitizers. They are built of the readers' sources alone, so that instrumenting does not mean
-# building everything anew.
+# sanitizers. The readers' sources alone are instrumented; what else they name comes from the libraries
+# as they are.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
   message(FATAL_ERROR "PAL_FUZZ needs clang: add -DCMAKE_CXX_COMPILER=clang++")
 endif()
@@ -16,7 +16,8 @@ list(APPEND sources ${CMAKE_SOURCE_DIR}/core/paths.cc
 add_library(fuzz_readers STATIC EXCLUDE_FROM_ALL ${sources})
 set(instrument -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g1)
 target_compile_options(fuzz_readers PUBLIC ${instrument})
-target_link_libraries(fuzz_readers PUBLIC sentencepiece::sentencepiece pal::sound yaml-cpp ZLIB::ZLIB)
+target_link_libraries(fuzz_readers PUBLIC pal_models pal_memory
+  sentencepiece::sentencepiece pal::sound yaml-cpp ZLIB::ZLIB)
 target_compile_definitions(fuzz_readers PUBLIC PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 add_custom_target(fuzzers)
 foreach(name config vocabulary text safetensors image cifar idx sentencepiece sound mfcc manifest profile place)

@@ -22,7 +22,9 @@ bool body(std::string_view bytes) {
 }  // namespace
 
 FuzzTarget fuzz_config() {
-  return {{"model: {type: nmt, hidden: 64}\ndata: {root: \"a b\", source_lang: \"no\"}\n"
+  const std::string least = "model: {type: nmt}\ntrain: {steps: 1}\n";
+  return {{dump_config(parse_config(least, "c.yaml")),  // every option of a kind
+           "model: {type: nmt, hidden: 64}\ndata: {root: \"a b\", source_lang: \"no\"}\n"
            "train: {max_epochs: 2, lr: 1e-3, batch_words: 400}\nmemory: {budget: 1.5 GB}\n",
            "model:\n  type: nmt  # the kind\ntrain:\n  steps: 5\n  clip_value: null\n"
            "memory:\n  encode: []\n  inplace: false\ndevice:\n  threads: 2\n",

@@ -84,8 +84,11 @@ Failure failure_at_hand() {
     return {e.exit_code, e.what()};
   } catch (const std::bad_alloc&) {
     return {kExitFailed, "out of memory"};
-  } catch (const fs::filesystem_error& e) {  // a path that was given
-    return {kExitUsage, e.path1().string() + ": " + e.code().message()};
+  } catch (const fs::filesystem_error& e) {
+    const std::error_condition why = e.code().default_error_condition();
+    const bool given = why == std::errc::permission_denied || why == std::errc::not_a_directory ||
+                       why == std::errc::no_such_file_or_directory;
+    return {given ? kExitUsage : kExitFailed, e.path1().string() + ": " + e.code().message()};
   } catch (const std::exception& e) {
     return {kExitFailed, e.what()};
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -11,6 +13,7 @@
 #include "core/version.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
+#include "train/commands/stop_signal.h"
 
 namespace pal {
 namespace {
@@ -24,6 +27,29 @@ Args parse(const std::vector<std::string>& args, const std::string& program = "p
 
 std::string refusal_of(const std::vector<std::string>& args) {
   return usage_error_of([&] { parse_command_line("pal", args); });
+}
+
+TEST(Cli, a_path_that_cannot_be_read_is_named) {
+  const auto failure = [](std::errc why) {
+    try {
+      throw std::filesystem::filesystem_error("status", "/a/b", std::make_error_code(why));
+    } catch (...) {
+      return failure_at_hand();
+    }
+  };
+  EXPECT_EQ(failure(std::errc::permission_denied).exit_code, kExitUsage);
+  EXPECT_EQ(failure(std::errc::permission_denied).what, "/a/b: Permission denied");
+  EXPECT_EQ(failure(std::errc::no_space_on_device).exit_code, kExitFailed);
+}
+
+// Signals are caught before a rank has loaded its data, and again when its run begins.
+TEST(Cli, a_signal_before_the_run_counts) {
+  const auto caught = [] {
+    catch_stop_signals();
+    std::raise(SIGTERM);
+    std::exit(catch_stop_signals() ? 7 : 0);
+  };
+  EXPECT_EXIT(caught(), testing::ExitedWithCode(7), "");
 }
 
 TEST(Cli, train_reads_every_flag) {

@@ -1,5 +1,10 @@
-// A configuration with an option of every type.
+// A configuration with an option of every type, and what is said of one that is wrong.
 #pragma once
+#include <string>
+#include <vector>
+
+#include "tests/support/files.h"
+#include "train/config/config.h"
 
 namespace pal {
 
@@ -17,5 +22,10 @@ inline constexpr const char* kGood =
     "  encode: []\n"           // 11
     "device:\n"                // 12
     "  threads: 2\n";          // 13
+
+// What the UsageError says; empty when there is none.
+inline std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
+  return usage_error_of([&] { parse_config(text, "c.yaml", overrides); });
+}
 
 }  // namespace pal

@@ -103,6 +103,38 @@ TEST_F(RunTest, ARunWithoutItsLastCheckpointIsNotBegunAnew) {
   EXPECT_EQ(read_file(dir_ / "run/metrics.jsonl"), rows);
 }
 
+TEST_F(RunTest, AFoldersNameNeedNotBeText) {
+  const RunResult r =
+      pal({"train", "--config", "tiny.yaml", "--steps", "1", "--json", "--out", "b\xff"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(nlohmann::json::accept(r.out)) << r.out;
+}
+
+TEST_F(RunTest, AResumedRunIsNamedByItsFolder) {
+  const auto titled = [&](const std::string& title) {
+    return read_file(dir_ / "named/report.html").find("<title>" + title) != std::string::npos;
+  };
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "named", "--steps", "2"}).status, 0);
+  EXPECT_TRUE(titled("tiny"));
+  ASSERT_EQ(pal({"train", "--resume", "--out", "named", "--steps", "4"}).status, 0);
+  EXPECT_TRUE(titled("named"));
+}
+
+TEST_F(RunTest, ALanguageModelIsEvaluatedAloneAndSearchesNothing) {
+  ASSERT_EQ(pal({"train", "--config", "bert_small", "--out", "run", "--steps", "1", "--set",
+                 "train.batch_size=4", "--set", "data.length=8", "--set", "model.layers=1", "--set",
+                 "model.hidden=8", "--set", "model.ffn=8", "--set", "model.heads=1"})
+                .status,
+            0);
+  EXPECT_EQ(pal({"eval", "--model", "run"}).status, 0);
+  const RunResult two = pal({"eval", "--model", "run,run"});
+  EXPECT_EQ(two.status, 2);
+  EXPECT_NE(two.err.find("one at a time"), std::string::npos) << two.err;
+  const RunResult beam = pal({"eval", "--model", "run", "--beam", "77"});
+  EXPECT_EQ(beam.status, 2);
+  EXPECT_NE(beam.err.find("--beam, --length-penalty: "), std::string::npos) << beam.err;
+}
+
 TEST_F(RunTest, WhatCannotBePrintedFails) {
   for (const char* command :
        {"plan --config bert_small", "plan --config bert_small --json", "reproduce --list"}) {
