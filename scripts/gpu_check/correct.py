@@ -84,6 +84,7 @@ def train(visit, config, device, *sets, steps=10):
     if done.returncode == 2:
         raise Skipped(said[-1])
     if done.returncode != 0:
+        visit.keep(" ".join(map(str, command)), done.stderr)
         raise RuntimeError("\n".join(said[-3:]))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     losses = [r["loss"] for r in rows if r["event"] == "step"]
@@ -99,12 +100,14 @@ def graph_row(visit, config):
                      "same checkpoint": recorded[1] == plain[1], "recorded": not recorded[2]})
     for line in recorded[2]:
         visit.fail(f"{config}: {one_line(line)}")
-    return row["same losses"] and row["same checkpoint"]
+    if not (row["same losses"] and row["same checkpoint"]):
+        visit.fail(f"{config}: recorded steps differ from plain ones")
 
 
 def graphs(visit):
     """A recorded step is a step: the same losses and the same checkpoint, bit for bit."""
-    return {"ok": all(together([functools.partial(graph_row, visit, c) for c in RECORDED]))}
+    together([functools.partial(visit.tried, c, functools.partial(graph_row, visit, c))
+              for c in RECORDED])
 
 
 def sanitized(visit, tool, which):
@@ -116,6 +119,8 @@ def sanitized(visit, tool, which):
     except subprocess.TimeoutExpired:
         visit.add({"tool": which, "says": "not done in the time that it was given"})
         return None
+    if done.returncode != 0:
+        visit.keep(which, done.stdout + done.stderr)
     lines = [x for x in done.stdout.splitlines() if "SUMMARY" in x]
     visit.add({"tool": which, "exit code": done.returncode,
                "says": lines[-1].strip("= ") if lines else done.stderr[-200:]})
@@ -147,10 +152,13 @@ def models(visit):
             off = max(abs(a - b) / abs(a) for a, b in zip(ours, theirs))
             row |= {"steps": len(theirs), "first loss": ours[0], "last loss": theirs[-1],
                     "largest difference": off, "ok": off <= LOSS_TOLERANCE}
+            if not row["ok"]:
+                visit.fail(f"{file.stem}: losses {ours} on the CPU, {theirs} here")
         except Skipped as why:
             row["note"] = str(why)
         except Exception as error:  # noqa: BLE001
             row |= {"ok": False, "note": one_line(error)}
+            visit.fail(f"{file.stem}: {one_line(error)}")
         visit.add(row)
     done = [r for r in rows if "ok" in r]
     return {"ok": bool(done) and all(r["ok"] for r in done)}

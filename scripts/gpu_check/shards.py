@@ -106,6 +106,8 @@ class Shard:
             code, said, err = None, error.stdout, error.stderr
         ended, at, tail = outcomes(said)
         self.count(ended)
+        if not self.report.exists() or code not in (0, 1):
+            self.visit.keep(f"shard {self.name} {how_it_ended(code)}", f"{tail}\n{err}")
         self.tests = [test for test in self.tests if test not in ended and test != at]
         if code is None and self.visit.is_over():
             raise OutOfTime(f"time was up in {at or 'no test'}")
@@ -128,6 +130,7 @@ class Shard:
                 self.row.setdefault("the first because", "".join(said.splitlines()[-1:]))
             if how == "FAILED":
                 self.row["failed"] += 1
+                self.visit.keep(name, said)
                 self.visit.fail(f"{name}: {one_line(said)}")
 
 

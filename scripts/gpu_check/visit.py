@@ -30,6 +30,7 @@ class Visit:
         self.results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
                         "device_asked_for": args.device, "card": None, "seconds": 0, "parts": {}}
         self.commands, self.result, self.lock = [], {}, threading.RLock()
+        (self.out / "log.txt").unlink(missing_ok=True)
         self.begin = time.monotonic()
         self.end = self.begin + args.seconds if args.seconds else None
         self._runs = tempfile.TemporaryDirectory(prefix="gpu-check-")
@@ -63,6 +64,11 @@ class Visit:
             self.result["failed"].append(what)
             self.write()
 
+    def keep(self, what, said):
+        """Writes into log.txt what something that failed said, all of it."""
+        with self.lock, (self.out / "log.txt").open("a") as log:
+            log.write(f"== {what}\n{said.strip()}\n\n")
+
     def tell(self, command):
         """Lists a command with its part, before it is run."""
         root = str(processes.ROOT) + "/"
@@ -84,6 +90,7 @@ class Visit:
         except subprocess.TimeoutExpired as error:
             raise RuntimeError(f"not done in {error.timeout:.0f} s") from error
         if done.returncode != 0:
+            self.keep(" ".join(map(str, command)), done.stdout + done.stderr)
             said = [line for line in (done.stdout + done.stderr).strip().splitlines()
                     if line and not line.startswith("Run with --help")]
             raise RuntimeError(": ".join([processes.code(done.returncode), *said[-1:]]))
@@ -134,6 +141,6 @@ class Visit:
     def write(self):
         with self.lock:
             self.results["seconds"] = round(time.monotonic() - self.begin, 1)
-            for name, text in [("results.json", json.dumps(self.results, indent=1) + "\n"),
-                               ("results.md", markdown(self.results))]:
+            for name, text in [("results.md", markdown(self.results)),
+                               ("results.json", json.dumps(self.results, indent=1) + "\n")]:
                 write_whole(self.out / name, text.encode())

@@ -312,6 +312,8 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("PyTorch ended with exit code 1", parts["small"]["failed"][0])
         self.assertIn("| tests | FAILED |", self.page)
         self.assertIn("A.it_fails: x_test.cc:1: Failure 1 is not 2", self.page)
+        said = (self.room / "out" / "log.txt").read_text()
+        self.assertIn("== A.it_fails\nx_test.cc:1: Failure\n", said)
 
     def test_what_is_missing_is_skipped(self):
         _, ok, parts = self.check("peaks", bench=False)
