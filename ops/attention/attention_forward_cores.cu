@@ -31,12 +31,12 @@ __device__ void add_scores(float (&p)[kBlocks][4], SoftmaxRow (&row)[2], float (
   });
 }
 
-template <class S>
+template <class S, int kKeys>
 __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     attention_cores_kernel(CudaAttention a, HeadRows out, float* lse, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
-    constexpr int kTile = KeyTiles<S, S::kKeys>::kTile;
+    constexpr int kTile = KeyTiles<S, kKeys>::kTile;
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a, blockIdx.x / tiles);
     const CoreDropout drop{a};
@@ -47,11 +47,12 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     load_fragments<S>(query, head, shared, a.q, first);
     float sum[S::kColumns][4] = {};
     SoftmaxRow row[2];
-    KeyTiles<S, S::kKeys> tiles_of_keys(head, shared, a.k, a.v, last);
-    for (int j = 0; j < last; j += S::kKeys) {
+    KeyTiles<S, kKeys> tiles_of_keys(head, shared, a.k, a.v, last);
+    for (int j = 0; j < last; j += kKeys) {
       const uint32_t* keys = tiles_of_keys.at(j);
-      const KeptRows<S::kKeys> kept(drop, head, t, j);
-      float p[S::kKeys / 8][4] = {}, shrink[2];
+      if (t >= a.queries) continue;  // the whole warp: it fetches for others
+      const KeptRows<kKeys> kept(drop, head, t, j);
+      float p[kKeys / 8][4] = {}, shrink[2];
       multiply_rows<M, S::kSteps>(p, held(query), keys, S::kPitch);
       mask_scores(p, head, t, j);
       add_scores(p, row, shrink, a.scale * kLog2E);
@@ -90,8 +91,12 @@ void attention_on_cores(Cores cores, const KernelArgs& a, const CudaAttention& c
   const int64_t tiles = blocks_of(call.queries, kCoreRows);
   by_core_shape(cores, call.width, [&](auto shape) {
     using S = decltype(shape);
-    launch(attention_cores_kernel<S>, {tiles * call.batch * call.heads}, kCoreThreads,
-           S::bytes(S::kKeys), stream_of(a), call, out, lse, tiles);
+    auto start = [&]<int kKeys>(std::integral_constant<int, kKeys>) {
+      launch(attention_cores_kernel<S, kKeys>, {tiles * call.batch * call.heads}, kCoreThreads,
+             S::bytes(kKeys), stream_of(a), call, out, lse, tiles);
+    };
+    if (call.keys <= kShortKeys) return start(std::integral_constant<int, kShortKeys>{});
+    start(std::integral_constant<int, S::kKeys>{});
   });
 }
 

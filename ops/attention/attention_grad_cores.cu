@@ -1,7 +1,8 @@
 // attention's gradient on tensor cores (FlashAttention-2: Dao 2023, algorithm 2), the probabilities
 // computed again from the scores and lse: p = e^(s - lse), ds = p (m dout v^T - delta). One kernel
 // has 64 keys a block and goes through the queries (dk, dv), one 64 queries and the keys (dq), so
-// no block adds to what another adds to. p and ds are rounded once, as factors; what all terms of a
+// no block adds to what another adds to; where a head has no more than 64 keys, the first makes dq
+// too. p and ds are rounded once, as factors; what all terms of a
 // sum are multiplied by is applied to the sum.
 #include "ops/attention/cuda_attention_cores.h"
 
@@ -12,8 +13,12 @@ namespace {
 template <class S> struct KeysGradTiles {
   static constexpr int kOwn = kCoreRows * S::kPitch, kTile = S::kQueries * S::kPitch;  // words
   static constexpr int kPassing = 2 * kTile + 2 * S::kQueries;  // queries, dout, levels, deltas
-  static constexpr size_t kBytes = size_t(2 * kOwn + S::kQueryTiles * kPassing) * sizeof(uint32_t);
-  static_assert(kBytes <= 48 << 10);
+  static constexpr int kSlopePitch = S::kQueries / S::Mma::kPerWord + 4;
+  static constexpr int kSlopes = 2 * kOwn + S::kQueryTiles * kPassing;  // where ds of a tile is
+  static constexpr size_t bytes(bool whole) {
+    return size_t(kSlopes + (whole ? kCoreRows * kSlopePitch : 0)) * sizeof(uint32_t);
+  }
+  static_assert(bytes(true) <= 48 << 10);
 };
 
 // Whether elements of a warp's keys [j, j + 16) and the tile of queries from t on are kept: lanes
@@ -35,7 +40,34 @@ template <int kQueries> struct KeptColumns {
   __device__ uint32_t column(int c) const { return __shfl_sync(kAllLanes, mine, c) >> core_row(); }
 };
 
+// dq of the tile of queries from t on, from ds (keys, queries) and all keys of the head: a warp has
+// 16 queries and a part of the columns.
 template <class S>
+__device__ void make_queries_grad(const AttentionGrad& a, const CudaHead& head, int t,
+                                  const uint32_t* slopes, const uint32_t* keys) {
+  using M = typename S::Mma;
+  constexpr int kPitch = KeysGradTiles<S>::kSlopePitch, kGroups = S::kQueries / kWarpRows;
+  constexpr int kBlocks = S::kColumns * kGroups / (kCoreThreads / kWarp), kTerms = 8 * M::kTiles;
+  const int row = warp_number() % kGroups * kWarpRows, block = warp_number() / kGroups * kBlocks;
+  if (t + row >= a.call.queries) return;
+  slopes += row / M::kPerWord, keys += 8 * block / M::kPerWord;
+  float dq[kBlocks][4] = {};
+  for (int s = 0; s < head.limit; s += kTerms) {
+    uint32_t left[4];
+    M::columns_as_left(left, slopes + s * kPitch, kPitch);
+#pragma unroll
+    for (int n = 0; n < kBlocks; n += 2) {
+      uint32_t right[4];
+      M::columns(right, keys + s * S::kPitch + 8 * n / M::kPerWord, S::kPitch);
+      M::add(dq[n], left, right), M::add(dq[n + 1], left, right + 2);
+    }
+  }
+  each_element(dq, [&](int, int, float& x) { x *= a.call.scale; });
+  store_rows(a.dq, head, t + row, a.call.queries, dq, 8 * block);
+}
+
+// kWhole: a block has all keys of its head.
+template <class S, bool kWhole>
 __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     attention_keys_grad_cores_kernel(AttentionGrad a, int64_t tiles) {
   if constexpr (kHasMma) {
@@ -46,8 +78,9 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     const CoreDropout drop{a.call};
     const int first = int(blockIdx.x % tiles) * kCoreRows;
     const int j = first + warp_number() * kWarpRows;
-    const int queries = head.limit <= first ? 0 : int(a.call.queries);
+    const int queries = !kWhole && head.limit <= first ? 0 : int(a.call.queries);
     const float scale = a.call.scale * kLog2E, kept_scale = drop.scale();
+    const bool busy = j < head.limit;  // the whole warp; else it fetches for others
     if (queries) {
       S::template load<kCoreRows>(head, shared, a.call.k, first, head.limit - first);
       S::template load<kCoreRows>(head, shared + T::kOwn, a.call.v, first, head.limit - first);
@@ -57,13 +90,19 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     auto fetch = [&](uint32_t* to, int t) {
       S::template load<S::kQueries>(head, to, a.call.q, t, queries - t);
       S::template load<S::kQueries>(head, to + T::kTile, a.dout, t, queries - t);
-      if (threadIdx.x < S::kQueries) {
-        float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x;
-        const int row = t + int(threadIdx.x);
+      constexpr int kLanes = kWhole ? 4 : 1;  // that a query has
+      if (threadIdx.x < kLanes * S::kQueries) {
+        float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x / kLanes;
+        const int row = t + int(threadIdx.x) / kLanes;
         // Of more rows than these 32 bits count, no card holds the queries.
         const unsigned at = unsigned(head.unit) * unsigned(queries) + unsigned(row);
+        float delta = 0;
+        if constexpr (kWhole)
+          delta = delta_of<kLanes>(a, head, row < queries ? row : queries - 1);
+        else if (row < queries)
+          delta = a.delta[at];
         level[0] = row < queries ? a.lse[at] * kLog2E : 0;  // beyond, query and dout are zero
-        level[S::kQueries] = row < queries ? a.delta[at] : 0;
+        level[S::kQueries] = row < queries ? delta : 0;
       }
     };
     float dk[S::kColumns][4] = {}, dv[S::kColumns][4] = {};
@@ -82,35 +121,54 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
         place = T::kPassing - place;
         if (more) fetch(passing + place, t + S::kQueries);
       }
-      float p[S::kQueries / 8][4] = {}, ds[S::kQueries / 8][4] = {};
-      multiply_rows<M, S::kSteps>(
-          p, [&](uint32_t* left, int s) { load_left(left, keys, S::kPitch, s); }, query, S::kPitch);
-      multiply_rows<M, S::kSteps>(
-          ds, [&](uint32_t* left, int s) { load_left(left, values, S::kPitch, s); }, dout,
-          S::kPitch);
-      const KeptColumns<S::kQueries> kept(drop, head, t, j);
-      const bool masked = a.call.causal && t < j + kWarpRows;
+      if (busy) {
+        float p[S::kQueries / 8][4] = {}, ds[S::kQueries / 8][4] = {};
+        multiply_rows<M, S::kSteps>(
+            p, [&](uint32_t* left, int s) { load_left(left, keys, S::kPitch, s); }, query,
+            S::kPitch);
+        multiply_rows<M, S::kSteps>(
+            ds, [&](uint32_t* left, int s) { load_left(left, values, S::kPitch, s); }, dout,
+            S::kPitch);
+        const KeptColumns<S::kQueries> kept(drop, head, t, j);
+        const bool masked = a.call.causal && t < j + kWarpRows;
 #pragma unroll
-      for (int n = 0; n < S::kQueries / 8; ++n) {
+        for (int n = 0; n < S::kQueries / 8; ++n) {
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int column = 8 * n + core_column() + k;
-          const float top = level[column], delta = level[S::kQueries + column];
-          const uint32_t bits = drop.on() ? kept.column(column) : ~0u;
+          for (int k = 0; k < 2; ++k) {
+            const int column = 8 * n + core_column() + k;
+            const float top = level[column], delta = level[S::kQueries + column];
+            const uint32_t bits = drop.on() ? kept.column(column) : ~0u;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              float& x = p[n][2 * i + k];
+              float& slope = ds[n][2 * i + k];
+              x = exp2_fast(fmaf(x, scale, -top));
+              if (masked && j + core_row() + 8 * i > t + column) x = 0;
+              const bool here = bits >> (8 * i) & 1;
+              slope = x * ((here ? slope * kept_scale : 0) - delta);
+              if (!here) x = 0;
+            }
+          }
+        }
+        if (a.dv.data) multiply_columns<M>(dv, p, dout, S::kPitch);
+        if (a.dk.data) multiply_columns<M>(dk, ds, query, S::kPitch);
+        if constexpr (kWhole) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            float& x = p[n][2 * i + k];
-            float& slope = ds[n][2 * i + k];
-            x = exp2_fast(fmaf(x, scale, -top));
-            if (masked && j + core_row() + 8 * i > t + column) x = 0;
-            const bool here = bits >> (8 * i) & 1;
-            slope = x * ((here ? slope * kept_scale : 0) - delta);
-            if (!here) x = 0;
+            const int key = j + core_row() + 8 * i;
+            const bool there = key < head.limit;
+#pragma unroll
+            for (int n = 0; n < S::kQueries / 8; ++n) {
+              M::put2(shared + T::kSlopes + key * T::kSlopePitch, 8 * n + core_column(),
+                      there ? ds[n][2 * i] : 0, there ? ds[n][2 * i + 1] : 0);
+            }
           }
         }
       }
-      if (a.dv.data) multiply_columns<M>(dv, p, dout, S::kPitch);
-      if (a.dk.data) multiply_columns<M>(dk, ds, query, S::kPitch);
+      if constexpr (kWhole) {
+        __syncthreads();  // ds is there
+        if (a.dq.data) make_queries_grad<S>(a, head, t, shared + T::kSlopes, shared);
+      }
       if (S::kQueryTiles == 1 && more) {
         __syncthreads();
         fetch(passing, t + S::kQueries);
@@ -130,6 +188,15 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
   }
 }
 
+// dout . out of the warp's 16 queries from t on, two lanes a query: read again when all are here.
+__device__ void make_core_deltas(const AttentionGrad& a, const CudaHead& head, int64_t t) {
+  if (t >= a.call.queries) return;
+  const int64_t last = a.call.queries - 1, row = t + lane_number() / 2;
+  const float delta = delta_of<2>(a, head, row < last ? row : last);
+  if (row <= last && lane_number() % 2 == 0) a.delta[head.unit * a.call.queries + row] = delta;
+  __syncwarp();
+}
+
 // dq.
 template <class S>
 __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
@@ -147,7 +214,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     uint32_t query[S::kSteps][4], dout[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.call.q, first);
     load_fragments<S>(dout, head, shared, a.dout, first);
-    make_deltas(a, head, t, kWarpRows);
+    make_core_deltas(a, head, t);
     float level[2], delta[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -160,6 +227,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     KeyTiles<S, S::kGradKeys> tiles_of_keys(head, shared, a.call.k, a.call.v, last);
     for (int j = 0; j < last; j += S::kGradKeys) {
       const uint32_t* keys = tiles_of_keys.at(j);
+      if (t >= a.call.queries) continue;  // the whole warp: it fetches for others
       const KeptRows<S::kGradKeys> kept(drop, head, t, j);
       float score[S::kGradKeys / 8][4] = {}, ds[S::kGradKeys / 8][4] = {};
       multiply_rows<M, S::kSteps>(score, held(query), keys, S::kPitch);
@@ -193,6 +261,11 @@ void attention_grad_on_cores(Cores cores, const KernelArgs& a, const AttentionGr
   const int64_t units = call.batch * call.heads;
   by_core_shape(cores, call.width, [&](auto shape) {
     using S = decltype(shape);
+    if (call.keys <= kCoreRows) {
+      launch(attention_keys_grad_cores_kernel<S, true>, {units}, kCoreThreads,
+             KeysGradTiles<S>::bytes(true), stream_of(a), grad, int64_t(1));
+      return;
+    }
     if (grad.dq.data) {  // first: it makes the deltas
       const int64_t tiles = blocks_of(call.queries, kCoreRows);
       launch(attention_queries_grad_cores_kernel<S>, {units * tiles}, kCoreThreads,
@@ -200,8 +273,8 @@ void attention_grad_on_cores(Cores cores, const KernelArgs& a, const AttentionGr
     }
     if (grad.dk.data || grad.dv.data) {
       const int64_t tiles = blocks_of(call.keys, kCoreRows);
-      launch(attention_keys_grad_cores_kernel<S>, {units * tiles}, kCoreThreads,
-             KeysGradTiles<S>::kBytes, stream_of(a), grad, tiles);
+      launch(attention_keys_grad_cores_kernel<S, false>, {units * tiles}, kCoreThreads,
+             KeysGradTiles<S>::bytes(false), stream_of(a), grad, tiles);
     }
   });
 }

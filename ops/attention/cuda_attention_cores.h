@@ -11,6 +11,7 @@
 namespace pal {
 
 constexpr int kCoreThreads = 128, kCoreRows = 64, kWarpRows = 16;
+constexpr int kShortKeys = 32;  // a tile of its own size for so few
 constexpr float kLog2E = 1.44269504088896341f;
 
 // Heads of up to kWidth columns, zeros beside them. Rows of shared memory begin on different banks.
@@ -153,6 +154,30 @@ template <int kBlocks, class F> __device__ void each_element(float (&c)[kBlocks]
   }
 }
 
+// dout . out of a row, by two or four lanes next to each other of which this is one: every lane has
+// the sum, of four parts whoever makes them.
+template <int kLanes>
+__device__ float delta_of(const AttentionGrad& a, const CudaHead& head, int64_t row) {
+  constexpr int kParts = 4;
+  const int64_t dout = head.at(a.dout, row), out = head.at(a.out, row);
+  float sum = 0;
+#pragma unroll
+  for (int part = 0; part < kParts; part += kLanes) {
+    float own = 0;
+#pragma unroll 2
+    for (int e = (part + lane_number() % kLanes) * kGroup; e < head.a.width; e += kParts * kGroup) {
+      const int n = group_size(e, head.a.width);
+      float x[kGroup] = {}, y[kGroup] = {};
+      load8(a.dout, dout + e, n, x), load8(a.out, out + e, n, y);
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) own = fmaf(x[k], y[k], own);
+    }
+    own += __shfl_xor_sync(kAllLanes, own, 1);
+    sum += own;
+  }
+  return kLanes == kParts ? sum + __shfl_xor_sync(kAllLanes, sum, 2) : sum;
+}
+
 // The sum over the four lanes that have a row, or its maximum, in each of them.
 __device__ inline float row_total(float x) {
   x += __shfl_xor_sync(kAllLanes, x, 1);
@@ -187,7 +212,9 @@ struct CoreDropout {
     };
     const int before = int(first % 4);  // elements of the first draw that are others'
     uint32_t kept = four(first / 4) >> before;
-#pragma unroll 1
+    [[maybe_unused]] constexpr int kAtOnce =
+        kCount > 16 ? 1 : 4;  // as many as there are registers for
+#pragma unroll kAtOnce
     for (int k = 4; k < kCount; k += 4) kept |= four(first / 4 + k / 4) << (k - before);
     if (before) kept |= four(first / 4 + kCount / 4) << (kCount - before);
     return kept;
@@ -226,11 +253,11 @@ __device__ void mask_scores(float (&score)[kBlocks][4], const CudaHead& head, in
   });
 }
 
-// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`;
-// row r begins at element row_at(r).
+// Stores the warp's (16, 8 kBlocks) results from row t of the head and column `first` on, as far as
+// there are `rows`; row r begins at element row_at(r).
 template <int kBlocks, class At>
 __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int64_t rows,
-                           const float (&c)[kBlocks][4], At row_at) {
+                           const float (&c)[kBlocks][4], At row_at, int first = 0) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = t + core_row() + 8 * i;
@@ -238,7 +265,7 @@ __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int
     const int64_t at = row_at(row);
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
-      const int column = 8 * n + core_column();
+      const int column = first + 8 * n + core_column();
       const float* two = c[n] + 2 * i;
       if (y.vector && y.type == DType::bf16 && column < head.a.width) {
         uint32_t* to = reinterpret_cast<uint32_t*>(static_cast<bf16*>(y.data) + at + column);
@@ -255,8 +282,9 @@ __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int
 
 template <int kBlocks>
 __device__ void store_rows(const HeadRows& y, const CudaHead& head, int64_t t, int64_t rows,
-                           const float (&c)[kBlocks][4]) {
-  store_rows(y, head, t, rows, c, [&](int64_t row) { return head.at(y, row); });
+                           const float (&c)[kBlocks][4], int first = 0) {
+  store_rows(
+      y, head, t, rows, c, [&](int64_t row) { return head.at(y, row); }, first);
 }
 
 }  // namespace pal

@@ -129,6 +129,15 @@ struct MmaBf16 {
   static __device__ void columns(uint32_t* b, const uint32_t* rows, int pitch) {
     load_transposed(b, rows + lane_number() % 16 * pitch + lane_number() / 16 * 4);
   }
+  // The left operand whose columns these rows (16, 16) are.
+  static __device__ void columns_as_left(uint32_t* a, const uint32_t* rows, int pitch) {
+    const int matrix = lane_number() / 8;
+    load_transposed(a, rows + (matrix / 2 * 8 + lane_number() % 8) * pitch + matrix % 2 * 4);
+  }
+  // Elements `column`, an even one, and the next of a row, rounded.
+  static __device__ void put2(uint32_t* row, int column, float x, float y) {
+    row[column / 2] = pack_bf16(x, y);
+  }
 };
 struct MmaTf32 {
   static constexpr int kPerWord = 1, kTiles = 1;
@@ -151,6 +160,15 @@ struct MmaTf32 {
   static __device__ void columns(uint32_t* b, const uint32_t* rows, int pitch) {
     rows += 2 * (lane_number() % 4) * pitch + lane_number() / 4;
     b[0] = rows[0], b[1] = rows[pitch], b[2] = rows[8], b[3] = rows[pitch + 8];
+  }
+  // From rows (8, 16); terms in the order of `columns`.
+  static __device__ void columns_as_left(uint32_t* a, const uint32_t* rows, int pitch) {
+    columns(a, rows, pitch);
+    const uint32_t other = a[1];
+    a[1] = a[2], a[2] = other;
+  }
+  static __device__ void put2(uint32_t* row, int column, float x, float y) {
+    row[column] = round_tf32(x), row[column + 1] = round_tf32(y);
   }
 };
 
