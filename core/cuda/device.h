@@ -25,6 +25,7 @@ class CudaDevice final : public Accelerator {
   int64_t free_bytes() const override;
   int64_t room() const override;
   int major() const { return properties_.major; }  // of its compute capability
+  int multiprocessors() const { return properties_.multiProcessorCount; }
   int64_t total_bytes() const { return int64_t(properties_.totalGlobalMem); }
   std::byte* allocate(Space space, int64_t bytes, bool again) override;
   void release(Space space, std::byte* memory) noexcept override;

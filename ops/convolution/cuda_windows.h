@@ -99,6 +99,29 @@ template <class F> __device__ void each_window(const Windows& w, const Pixel& p,
   }
 }
 
+// A stripe's windows as they lie in memory. A run is what lies in one piece in the image too: a row
+// of taps over all channels, or, where taps are apart or groups divide them, one tap's channels.
+struct Stripe {
+  int64_t first, pixels;  // output pixels
+  bool joined;            // runs are rows of taps
+  int64_t runs, run;      // of a window; elements of one
+
+  Stripe(const Windows& w, int64_t first_pixel, int64_t pixel_count)
+      : first(first_pixel),
+        pixels(pixel_count),
+        joined(w.axis[2].dilation == 1 && w.groups == 1),
+        runs(joined ? int64_t(w.axis[0].kernel) * w.axis[1].kernel : w.taps()),
+        run(joined ? w.axis[2].kernel * w.c : w.c) {}
+};
+
+// The windows of a stripe of a.in[0], in the type that products read (ops/convolution/windows.cu).
+void lay_windows(const KernelArgs& a, const ConvStripes& cut, const Stripe& stripe, void* windows);
+// dx of so many images from the first on, as the sums over a stripe's windows, onto what is there
+// (`add`).
+void sum_windows(const KernelArgs& a, const ConvStripes& cut, const Stripe& stripe,
+                 const void* windows, Stored dx, int64_t to, int64_t first_image, int64_t images,
+                 bool add);
+
 // Convolutions of groups of one channel, without windows laid out (ops/convolution/depthwise.cu).
 int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
 void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);

@@ -20,6 +20,7 @@ ConvStripes cut_into_stripes(const ConvShape& shape, int64_t most_bytes, DType t
     s.taps *= a.kernel;
     s.in_place &= a.kernel == 1 && a.stride == 1 && a.before == 0 && a.after == 0;
   }
+  s.row = s.taps * s.c;
   s.pixels = s.axis[1].out * s.axis[2].out;
   s.lines = s.n * s.axis[0].out, s.stripe = s.lines;
   s.type = type, s.f32_y = shape.bias && type != DType::f32;
@@ -33,10 +34,15 @@ ConvStripes cut_into_stripes(const ConvShape& shape, int64_t most_bytes, DType t
   return s;
 }
 
+void ConvStripes::pad_rows() {
+  constexpr int64_t kMultiple = 8;
+  if (!in_place && groups == 1) row = (row + kMultiple - 1) / kMultiple * kMultiple;
+}
+
 int64_t ConvStripes::sum_floats(ConvKind kind) const {
   if (kind == ConvKind::forward) return f32_y ? stripe * pixels * groups * o : 0;
-  const bool dx = kind == ConvKind::data_grad && by_image && !in_place;
-  return dx ? axis[0].in * axis[1].in * axis[2].in * groups * c : 0;
+  if (kind == ConvKind::weight_grad) return padded() ? o * row : 0;
+  return by_image && !in_place ? axis[0].in * axis[1].in * axis[2].in * groups * c : 0;
 }
 
 int64_t ConvStripes::lines_from(int64_t line) const {
@@ -45,7 +51,7 @@ int64_t ConvStripes::lines_from(int64_t line) const {
 }
 
 ProductShape ConvStripes::product(ConvKind kind, int64_t of_lines) const {
-  const int64_t rows = of_lines * pixels, columns = taps * c;
+  const int64_t rows = of_lines * pixels, columns = row;
   // Distances: group, row, column.
   using Strides = std::array<int64_t, 3>;
   const Strides windows =

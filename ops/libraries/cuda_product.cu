@@ -115,21 +115,6 @@ struct LtCandidate {
 };
 constexpr int kCandidates = 8;
 
-// Of either sign, from 0.5 to 2, whatever their type: a card's clock depends on the bits that
-// change in what it multiplies.
-void fill_with_numbers(CudaDevice& device, std::byte* to, int64_t bytes) {
-  std::vector<uint16_t> some(1 << 16);
-  for (uint32_t i = 0; i < some.size(); ++i) {
-    some[i] = uint16_t(0x3F00u | (i * 0x9E3779B9u >> 16 & 0x80FFu));
-  }
-  int64_t there = std::min(bytes, int64_t(some.size() * sizeof some[0]));
-  device.copy(kComputeQueue, to, some.data(), there);
-  device.synchronize();  // of pageable memory
-  for (; there < bytes; there *= 2) {
-    device.copy(kComputeQueue, to + there, to, std::min(there, bytes - there));
-  }
-}
-
 }  // namespace
 
 struct CudaProduct::Parts {

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/boundary.h"
 #include "core/cuda/launch.h"
@@ -23,6 +24,9 @@ class CudnnConvolution {
   virtual ~CudnnConvolution() = default;
   virtual int64_t workspace() const = 0;
   virtual bool does_relu() const { return false; }  // to its result
+  // Which of the graph API's engines it is, with its knobs: text without spaces. Empty: of none, or
+  // of one that the library does not name.
+  virtual std::string engine() const { return {}; }
   virtual void run(cudaStream_t stream, const CudnnOperands& operands,
                    std::byte* workspace) const = 0;
 };
@@ -54,10 +58,17 @@ struct GraphConvolution {
   bool relu = false;  // of a forward one
   CudnnBoundaries boundaries = {};
   int64_t most_workspace = 0;
+  std::string engine = {};  // that one alone; empty: any
 };
 // Null as above, of exact f32, and where a sum is there already; what the library refused, or why
 // relu is not done, is in `why_not`.
 [[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_convolution_graph(
     const Device& device, const GraphConvolution& convolution, std::string* why_not = nullptr);
+
+// By several engines, `most` at most, the library's best first, but one of each number before
+// others of the same; none: as null above.
+[[gnu::weak]] std::vector<std::unique_ptr<CudnnConvolution>> cudnn_convolution_graphs(
+    const Device& device, const GraphConvolution& convolution, size_t most,
+    std::string* why_not = nullptr);
 
 }  // namespace pal

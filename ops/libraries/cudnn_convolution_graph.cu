@@ -1,6 +1,9 @@
 // Convolutions and their gradients by cuDNN's graph API: one operation, and behind a forward one
 // what is done to its sums before they are rounded, a pointwise operation for the bias and one for
 // relu. What they hand to each other is f32 and nowhere in memory.
+#include <algorithm>
+#include <set>
+
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_graph.h"
 
@@ -96,9 +99,11 @@ class ConvolutionGraph final : public CudnnConvolution {
     if (relu) pointwise(CUDNN_POINTWISE_RELU_FWD, *sums, nullptr, result(kConvOut, true));
   }
 
-  bool choose(int64_t most_workspace, const ConvolutionGraph* like = nullptr) {
-    return graph_.choose(most_workspace, like ? &like->graph_ : nullptr);
+  bool choose(int64_t most_workspace, const std::string* like = nullptr) {
+    return graph_.choose(most_workspace, like);
   }
+  std::vector<std::string> offered() { return graph_.offered(); }
+  std::string engine() const override { return graph_.settings(); }
   const std::string& why_not() const { return graph_.why_not(); }
   int64_t workspace() const override { return graph_.workspace(); }
   bool does_relu() const override { return relu_; }
@@ -132,25 +137,66 @@ class ConvolutionGraph final : public CudnnConvolution {
   bool relu_;
 };
 
+using MadeGraph = std::unique_ptr<ConvolutionGraph>;
+
+// Without relu or with it, of what the graph API may be given; null: it is left to others.
+MadeGraph made_graph(const Device& device, const GraphConvolution& c, bool relu = false) {
+  if (!device.cudnn || (c.type == DType::f32 && !device.tf32) || c.shape.accumulate) return nullptr;
+  const std::optional<CudnnShape> described = cudnn_shape(c.shape);
+  const cudnnHandle_t handle = described ? cudnn_of(device) : nullptr;
+  return handle ? std::make_unique<ConvolutionGraph>(handle, c, *described, relu) : nullptr;
+}
+
+// One engine of each number first: those of a number differ least.
+std::vector<std::string> varied(const std::vector<std::string>& settings) {
+  std::vector<std::string> first, others;
+  std::set<std::string> seen;
+  for (const std::string& each : settings) {
+    const size_t knobs = each.find(':', each.find(':') + 1);
+    (seen.insert(each.substr(0, knobs)).second ? first : others).push_back(each);
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  return first;
+}
+
 }  // namespace
 
 std::unique_ptr<CudnnConvolution> cudnn_convolution_graph(const Device& device,
                                                           const GraphConvolution& c,
                                                           std::string* why_not) {
-  if (!device.cudnn || (c.type == DType::f32 && !device.tf32) || c.shape.accumulate) return nullptr;
-  const std::optional<CudnnShape> described = cudnn_shape(c.shape);
-  const cudnnHandle_t handle = described ? cudnn_of(device) : nullptr;
-  if (!handle) return nullptr;
+  MadeGraph plain = made_graph(device, c);
+  if (!plain) return nullptr;
   const auto say = [&](const ConvolutionGraph& graph) {
     if (why_not) *why_not = graph.why_not();
   };
-  auto plain = std::make_unique<ConvolutionGraph>(handle, c, *described, false);
-  if (!plain->choose(c.most_workspace)) return say(*plain), nullptr;
+  if (!plain->choose(c.most_workspace, c.engine.empty() ? nullptr : &c.engine)) {
+    return say(*plain), nullptr;
+  }
   if (!c.relu) return plain;
-  auto whole = std::make_unique<ConvolutionGraph>(handle, c, *described, true);
-  if (whole->choose(c.most_workspace, plain.get())) return whole;
+  MadeGraph whole = made_graph(device, c, true);
+  const std::string engine = plain->engine();
+  if (whole->choose(c.most_workspace, &engine)) return whole;
   say(*whole);
   return plain;
+}
+
+std::vector<std::unique_ptr<CudnnConvolution>> cudnn_convolution_graphs(const Device& device,
+                                                                        const GraphConvolution& c,
+                                                                        size_t most,
+                                                                        std::string* why_not) {
+  std::vector<std::unique_ptr<CudnnConvolution>> out;
+  const MadeGraph offering = made_graph(device, c);
+  if (!offering) return out;
+  const std::vector<std::string> offered = varied(offering->offered());
+  // Each is compiled to be tried.
+  for (size_t i = 0; i < std::min(2 * most, offered.size()) && out.size() < most; ++i) {
+    MadeGraph graph = made_graph(device, c);
+    if (graph->choose(c.most_workspace, &offered[i])) out.push_back(std::move(graph));
+  }
+  if (out.empty()) {
+    if (auto any = cudnn_convolution_graph(device, c, why_not)) out.push_back(std::move(any));
+  }
+  return out;
 }
 
 }  // namespace pal

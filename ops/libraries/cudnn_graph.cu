@@ -7,6 +7,8 @@
 namespace pal {
 namespace {
 
+constexpr cudnnBackendHeurMode_t kHeuristics[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+
 // Channels last, whatever the extents.
 std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& extents) {
   std::vector<int64_t> strides(extents.size());
@@ -47,16 +49,16 @@ bool may_be_taken(const GraphObject& config) {
   });
 }
 
-// The engine's number, then its knobs, two numbers each; empty where the library does not say.
-std::vector<int64_t> settings_of(const GraphObject& config) {
+std::string settings_of(const GraphObject& config) {
   const GraphObject engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  std::vector<int64_t> out(1), value(1);
+  std::vector<int64_t> value(1);
   std::vector<cudnnBackendKnobType_t> type(1);
   int64_t count = 0;
   if (!ask_engine(config, engine) ||
-      !engine.ask(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, out, count)) {
+      !engine.ask(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, value, count)) {
     return {};
   }
+  std::string out = "cudnn:" + std::to_string(value[0]);
   // At most one of each type, which are filled at once.
   std::vector<std::unique_ptr<GraphObject>> knobs;
   std::vector<cudnnBackendDescriptor_t> results;
@@ -74,7 +76,7 @@ std::vector<int64_t> settings_of(const GraphObject& config) {
         !knob->ask(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value, count)) {
       return {};
     }
-    out.push_back(type[0]), out.push_back(value[0]);
+    out += ":" + std::to_string(int64_t(type[0])) + ":" + std::to_string(value[0]);
   }
   return out;
 }
@@ -110,23 +112,45 @@ const GraphObject& CudnnGraph::windows(const CudnnShape& shape) {
   });
 }
 
-bool CudnnGraph::choose(int64_t most_workspace, const CudnnGraph* like) {
-  const GraphObject& graph = part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, [&](GraphObject& whole) {
+// The graph of all operations; where it is not taken, `why_not_` says so.
+const GraphObject& CudnnGraph::whole() {
+  if (whole_) return *whole_;
+  whole_ = &part(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, [&](GraphObject& graph) {
     if (!why_not_.empty()) return;  // of the parts
-    whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_)
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_)
         .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle_});
   });
+  return *whole_;
+}
+
+std::vector<std::string> CudnnGraph::offered() {
+  const GraphObject& graph = whole();
+  std::vector<std::string> out;
+  if (!why_not_.empty()) return out;
+  for (const auto mode : kHeuristics) {
+    for (const auto& engine : engines(graph, mode)) {
+      if (!may_be_taken(*engine)) continue;
+      std::string settings = settings_of(*engine);
+      if (settings.empty() || std::ranges::find(out, settings) != out.end()) continue;
+      out.push_back(std::move(settings));
+    }
+  }
+  return out;
+}
+
+bool CudnnGraph::choose(int64_t most_workspace, const std::string* like) {
+  const GraphObject& graph = whole();
   if (!why_not_.empty()) return false;
   int offered = 0, other_bits = 0, other_engine = 0, no_plan = 0, too_large = 0;
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+  for (const auto mode : kHeuristics) {
     for (auto& engine : engines(graph, mode)) {
       ++offered;
       if (!may_be_taken(*engine)) {
         ++other_bits;
         continue;
       }
-      std::vector<int64_t> settings = settings_of(*engine);
-      if (like && (settings.empty() || settings != like->settings_)) {
+      std::string settings = settings_of(*engine);
+      if (like && (settings.empty() || settings != *like)) {
         ++other_engine;
         continue;
       }
@@ -144,7 +168,7 @@ bool CudnnGraph::choose(int64_t most_workspace, const CudnnGraph* like) {
   };
   why_not_ = std::to_string(offered) + " engines are offered" +
              part_of(other_bits, "of which give other bits or are not described") +
-             part_of(other_engine, "of which are others than without relu") +
+             part_of(other_engine, "of which are others than are wanted") +
              part_of(no_plan, "of which have no plan") +
              part_of(too_large, "of which want more workspace");
   return false;

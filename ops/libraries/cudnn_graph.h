@@ -1,6 +1,6 @@
 // cuDNN's graph API: a few operations as one call, and the engine that runs them. Engines are tried
 // in the order of the library's heuristics, then of its fallback, and the first that may be is
-// taken: which that is depends on the device and the library's version alone.
+// taken, which depends on the device and the library's version alone; or one that the caller names.
 // docs/decisions/cudnn-convolutions.md has the reasons.
 #pragma once
 #include <memory>
@@ -98,9 +98,14 @@ class CudnnGraph {
   }
 
   // Whether the library takes all that, and there is an engine for it, with so many bytes at most.
-  // Operands in f32 may be rounded to TF32. `like`: the engine is to be the one that was chosen for
-  // that graph, with the same settings, so that it adds in the same order.
-  bool choose(int64_t most_workspace, const CudnnGraph* like = nullptr);
+  // Operands in f32 may be rounded to TF32. `like`: the engine's settings are to be those, another
+  // graph's for example, so that it adds in the same order.
+  bool choose(int64_t most_workspace, const std::string* like = nullptr);
+  // Of the engine that was chosen, "cudnn:38:27:1": its number, then its knobs, two numbers each.
+  // Empty where the library does not say.
+  const std::string& settings() const { return settings_; }
+  // The settings of all engines that may be taken, each once, the library's best first.
+  std::vector<std::string> offered();
   // Where it was not: what was refused, or what became of the engines.
   const std::string& why_not() const { return why_not_; }
   int64_t workspace() const { return library_workspace(bytes_); }
@@ -115,6 +120,7 @@ class CudnnGraph {
  private:
   using Objects = std::vector<std::unique_ptr<GraphObject>>;
 
+  const GraphObject& whole();
   Objects engines(const GraphObject& graph, cudnnBackendHeurMode_t mode) const;
   enum class Planned { yes, no_plan, too_large };
   Planned plan(const GraphObject& config, int64_t most_workspace);
@@ -123,7 +129,8 @@ class CudnnGraph {
   Objects parts_;
   std::vector<cudnnBackendDescriptor_t> operations_;
   std::unique_ptr<GraphObject> engine_, plan_;  // of the engine as it is configured
-  std::vector<int64_t> settings_;               // of the engine that was chosen
+  const GraphObject* whole_ = nullptr;          // of parts_
+  std::string settings_;                        // of the engine that was chosen
   int64_t bytes_ = 0;                           // of workspace
   std::string why_not_;
 };

@@ -1,4 +1,5 @@
-// Which of several calls that do the same work is done soonest, by the device's own clock.
+// Which of several calls that do the same work is done soonest, by the device's own clock; and what
+// to try them with.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -13,5 +14,9 @@ namespace pal {
 // nothing where all are left out. What this process has given the device before is waited for.
 std::optional<size_t> fastest_call(Accelerator& device, size_t count,
                                    const std::function<void(size_t)>& call);
+
+// Operands: numbers of either sign, from 0.5 to 2, whatever their type: a card's clock depends on
+// the bits that change in what it multiplies.
+void fill_with_numbers(Accelerator& device, std::byte* to, int64_t bytes);
 
 }  // namespace pal

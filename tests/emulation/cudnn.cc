@@ -78,16 +78,25 @@ void compute(ConvKind kind, const DnnProblem& p, const DnnCall& call,
              std::pair<float, float> scales, const void* a, const void* b, void* out) {
   const auto [alpha, beta] = scales;
   const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
-  std::vector<double> sums(size_t(forward ? p.y.elements()
-                                  : data  ? p.x.elements()
-                                          : p.w.elements()));
+  const auto parts = size_t(call.parts);
+  std::vector<double> sums(parts * size_t(forward ? p.y.elements()
+                                          : data  ? p.x.elements()
+                                                  : p.w.elements()));
   each_product(p, [&](int64_t x, int64_t w, int64_t y) {
     const int64_t i = data ? y : x, j = forward || data ? w : y;
-    sums[size_t(forward ? y
-                : data  ? x
-                        : w)] += p.factor(load_element(a, p.x.type, i)) *
-                                p.factor(load_element(b, forward || data ? p.w.type : p.y.type, j));
+    sums[parts * size_t(forward ? y
+                        : data  ? x
+                                : w) +
+         size_t(y / p.y.extent[1]) % parts] +=
+        p.factor(load_element(a, p.x.type, i)) *
+        p.factor(load_element(b, forward || data ? p.w.type : p.y.type, j));
   });
+  for (size_t i = 0; parts > 1 && i < sums.size() / parts; ++i) {
+    float sum = 0;
+    for (size_t part = 0; part < parts; ++part) sum += float(sums[i * parts + part]);
+    sums[i] = double(sum);
+  }
+  sums.resize(sums.size() / parts);
   const cudnnDataType_t type = forward ? p.y.type : data ? p.x.type : p.w.type;
   for (int64_t i = 0; i < int64_t(sums.size()); ++i) {
     float value = alpha * float(sums[size_t(i)]);
@@ -174,6 +183,7 @@ cudnnStatus_t run(ConvKind kind, const DnnProblem& p, const DnnCall& call, const
   const float beta = *static_cast<const float*>(call.beta);
   const cudaError_t status = pal::emulation::enqueue(call.handle->stream, [=] {
     if (pal::emulation::counting()) return count(kind, p, call, beta != 0);
+    pal::emulation::advance(call.ms);
     std::memset(call.workspace, 0xFF, needed);  // it is the library's
     compute(kind, p, call, {alpha, beta}, a, b, out);
   });

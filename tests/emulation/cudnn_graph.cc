@@ -402,5 +402,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                p.workspace()};
   if (whole.bias) call.bias = at[3], call.bias_type = type_of(*whole.bias);
   call.relu = whole.relu;
+  if (whole.kind() == pal::ConvKind::weight_grad) {
+    call.ms = pal::emulation::settings().dnn_ms.at(size_t(plan.engine - kCores));
+    if (call.ms < 0) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (plan.engine == kGood && pal::emulation::varied_sums) call.parts = 3;
+  }
   return pal::emulation::run(whole.kind(), p, call, at[0], at[1], at[2]);
 }

@@ -81,6 +81,9 @@ struct DnnCall {
   const void* bias = nullptr;  // a number for each of y's channels; null: none
   cudnnDataType_t bias_type = CUDNN_DATA_FLOAT;
   bool relu = false;
+  // Of a weight gradient: how far it advances the clock of events, and into how many its sums are
+  // divided.
+  int64_t ms = 0, parts = 1;
 };
 
 cudnnStatus_t ask(const DnnProblem& p, size_t* bytes);

@@ -32,6 +32,9 @@ struct Settings {
   // Its algorithms for a product, the first one first: by how much a product by each advances the
   // clock of events. Below 0: it is refused when it is called.
   std::vector<int64_t> blas_ms = {0};
+  // Likewise cuDNN's engines that may be taken, of weight gradients.
+  std::vector<int64_t> dnn_ms = {0, 0};
+  int multiprocessors = 1;
   // Device memory holds ones at first and takes no memory until it is written; large copies and
   // fills are not done. For counting what kernels do (counting.h).
   bool untouched = false;
@@ -44,8 +47,9 @@ Settings& settings();
 // Of the thread that looks: so many more launches and replays succeed, the next one fails; -1: none
 // does.
 inline thread_local int64_t good_launches = -1;
-// cuBLASLt's sums have another order for other boundaries and epilogues, as a library's may. Else
-// they are exact, for comparisons over many steps.
+// cuBLASLt's sums have another order for other boundaries and epilogues, as a library's may, and
+// weight gradients of cuDNN's second engine another one than of its first. Else they are exact, for
+// comparisons over many steps.
 inline bool varied_sums = false;
 // The device to oneself, for as long as the lock is held.
 std::unique_lock<std::recursive_mutex> hold();

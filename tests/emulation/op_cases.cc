@@ -51,7 +51,8 @@ std::vector<const OpDef*> ops_with_kernels() {
 
 namespace {
 
-// Two outputs a channel; the widths of vectors; 1 x 1 in groups, which needs no windows.
+// Two outputs a channel; the widths of vectors; 1 x 1 in groups, which needs no windows; taps
+// apart, some windows of which lie inside.
 std::vector<Example> convolutions(const OpDef& op) {
   struct Shapes {
     Shape x, w, y;
@@ -64,6 +65,10 @@ std::vector<Example> convolutions(const OpDef& op) {
        {2, 7, 6, 16},
        {.top = 1, .left = 1, .bottom = 1, .right = 1, .groups = 16}},
       {{2, 5, 3, 6}, {9, 1, 1, 2}, {2, 5, 3, 9}, {.groups = 3}},
+      {{2, 7, 11, 5},
+       {6, 3, 3, 5},
+       {2, 7, 11, 6},
+       {.top = 2, .left = 3, .bottom = 2, .right = 3, .dilation_h = 2, .dilation_w = 3}},
   };
   std::vector<Example> out;
   for (Shapes& s : all) {

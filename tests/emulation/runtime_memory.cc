@@ -56,7 +56,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
         .totalGlobalMem = size_t(settings().memory),
         .major = settings().major,
         .minor = settings().minor,
-        .multiProcessorCount = 1};
+        .multiProcessorCount = settings().multiprocessors};
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }

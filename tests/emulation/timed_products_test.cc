@@ -2,40 +2,23 @@
 #include <cuda_runtime.h>
 
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/accelerator.h"
-#include "core/algorithm_choices.h"
 #include "core/builder.h"
 #include "memory/run/program_set.h"
 #include "ops/elementwise/activations.h"
 #include "ops/libraries/fastest_call.h"
 #include "ops/products/matmul.h"
 #include "tests/emulation/fixture.h"
+#include "tests/emulation/remembered.h"
 #include "tests/support/variable.h"
 #include "tests/train/loop/whole_runs.h"
 #include "train/run_files/algorithm_file.h"
 
 namespace pal::test {
 namespace {
-
-// Those that are remembered.
-class Remembered final : public AlgorithmChoices {
- public:
-  std::optional<std::string> find(const std::string& key) override {
-    const auto found = choices.find(key);
-    return found == choices.end() ? std::nullopt : std::optional(found->second);
-  }
-  std::string keep(const std::string& key, const std::string& choice, bool measured) override {
-    any_measured |= measured;
-    return choices.emplace(key, choice).first->second;
-  }
-  bool may_measure() const override { return alone; }
-  bool alone = true, any_measured = false;
-  std::map<std::string, std::string> choices;
-};
 
 class TimedProducts : public OnGpu {
  protected:

@@ -192,5 +192,32 @@ TEST(ConvStripes, OneByOneNeedsNoWindows) {
   EXPECT_FALSE(cut_into_stripes(shape_of({axis(4, 1), axis(3, 1, 1, 0, 1)}, 1, 2, 2), 1).in_place);
 }
 
+// Rows of 3 x 3 x 5 elements end at 48, of the windows and of the product's dw; those that are
+// multiples of eight, of groups or in place stay.
+TEST(ConvStripes, PaddedRowsAreMultiplesOfEight) {
+  ConvShape shape{.axes = 2, .axis = {axis(6, 3, 1, 1, 1), axis(7, 3, 1, 1, 1)}, .n = 2};
+  const auto padded = [&](int64_t channels, int64_t groups) {
+    shape.c = channels, shape.o = 4, shape.groups = groups;
+    ConvStripes s = cut_into_stripes(shape, 1 << 20, DType::bf16);
+    s.pad_rows();
+    return s;
+  };
+  const ConvStripes s = padded(5, 1);
+  EXPECT_TRUE(s.padded());
+  EXPECT_EQ(s.row, 48);
+  EXPECT_EQ(s.window_floats(), 2 * 6 * 7 * 48);
+  EXPECT_EQ(s.sum_floats(ConvKind::weight_grad), 4 * 48);
+  const ProductShape p = s.product(ConvKind::weight_grad, s.stripe);
+  (void)lt_product(p);
+  EXPECT_EQ(p.n, 48);
+  EXPECT_EQ(p.b[1], 48);
+  EXPECT_EQ(p.c[1], 48);
+  EXPECT_FALSE(padded(8, 1).padded());
+  EXPECT_FALSE(padded(6, 2).padded());
+  EXPECT_EQ(padded(8, 1).sum_floats(ConvKind::weight_grad), 0);
+  shape.axis = {axis(6, 1), axis(7, 1)};
+  EXPECT_FALSE(padded(5, 1).padded());
+}
+
 }  // namespace
 }  // namespace pal::test
