@@ -194,6 +194,15 @@ std::vector<Example> examples_of(const OpDef& op) {
                        .attrs = CrossEntropyAttrs{type == DType::f32 ? 0.1f : 0.0f, 3}});
       }
     }
+  } else if (name == "cross_entropy_grad") {  // wide rows, on boundaries and off them
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      for (const int64_t width : {1040, 1042, 1045}) {
+        Example wide = out[1];
+        wide.operands[1].spec = {{5, width}, type};
+        wide.operands[3] = example({5}, DType::i32, 0, float(width - 1));
+        out.push_back(std::move(wide));
+      }
+    }
   } else if (name ==
              "sum_of_squares") {  // more tensors than a launch takes, some of several chunks
     Example many;
