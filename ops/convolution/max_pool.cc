@@ -297,7 +297,13 @@ const OpDef max_pool_op{
                  {.operands = {example({2, 7, 9, 5})}, .attrs = max_pool_attrs(4, 2, 1)},
                  {.operands = {example({5, 9, 11, 37})}, .attrs = positive(max_pool_attrs(3, 2))},
                  {.operands = {example({2, 9, 7, 3}, DType::bf16)},
-                  .attrs = positive(max_pool_attrs(2, 1, 1))}},
+                  .attrs = positive(max_pool_attrs(2, 1, 1))},
+                 {.operands = {half_example({2, 9, 8, 24})},
+                  .attrs = positive(max_pool_attrs(3, 2, 1))},
+                 {.operands = {example({2, 7, 6, 16})}, .attrs = max_pool_attrs(2, 2)},
+                 {.operands = {half_example({2, 6, 9, 8}, DType::f16)},
+                  .attrs = MaxPoolAttrs{3, 3, 2, 2, 2, 0, 0, 1},
+                  .unread = {0, 1}}},
 };
 
 const OpDef max_pool_grad_op{
@@ -318,7 +324,12 @@ const OpDef max_pool_grad_op{
                  {.operands = {example({3, 3, 5, 7}), argmax_map({3, 3, 5, 7}, DType::u4, 15)},
                   .attrs = for_image(max_pool_attrs(3, 2), 7, 11)},
                  {.operands = {example({2, 3, 4, 5}), argmax_map({2, 3, 4, 5}, DType::u8, 15)},
-                  .attrs = for_image(max_pool_attrs(4, 2, 1), 7, 9)}},
+                  .attrs = for_image(max_pool_attrs(4, 2, 1), 7, 9)},
+                 {.operands = {half_example({2, 5, 4, 24}),
+                               argmax_map({2, 5, 4, 24}, DType::u4, 9)},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 9, 8)},
+                 {.operands = {example({2, 3, 3, 16}), argmax_map({2, 3, 3, 16})},
+                  .attrs = for_image(max_pool_attrs(2, 2), 7, 6)}},
 };
 
 MaxPool max_pool(Val x, const MaxPoolAttrs& attrs) {

@@ -7,6 +7,7 @@
 namespace pal {
 
 struct EveryRow {
+  static constexpr bool kAll = true;
   __device__ bool operator()(int64_t) const { return true; }
 };
 inline NormRows all_norm_rows(const TensorSpec& x) {
@@ -16,6 +17,7 @@ inline NormRows all_norm_rows(const TensorSpec& x) {
 }
 
 struct ValidRows {
+  static constexpr bool kAll = false;
   FrameRows frames;
   __device__ bool operator()(int64_t row) const {
     const int64_t frame = divide(row, frames.rows), outer = divide(frame, frames.inner);

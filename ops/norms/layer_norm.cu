@@ -1,5 +1,8 @@
 // Layer normalisation: a warp has a row; the parameters' gradients go through the CPU's chunks
 // of rows, a block each where its columns fit its memory, else a thread a column.
+#include <algorithm>
+#include <initializer_list>
+
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 #include "ops/norms/layer_norm.h"
@@ -91,6 +94,10 @@ __device__ void put_row_gradient(T* dx, const T* dy, const T* x, const float* ga
     const T* const two[] = {dy, x};
     warp_map_row(dx, two, width, wide, put);
   }
+}
+template <class T> __device__ void unpack8(const uint4& four, float* v) {
+  unpack<T>(four.x, v), unpack<T>(four.y, v + 2);
+  unpack<T>(four.z, v + 4), unpack<T>(four.w, v + 6);
 }
 template <class T>
 __device__ bool all_wide(const T* dx, const T* dy, const T* x, const T* added, int64_t width) {
@@ -186,6 +193,112 @@ __global__ void layer_norm_chunk_kernel(T* dx, float* partial, const T* dy, cons
   for (int64_t c = threadIdx.x; c < 2 * width; c += blockDim.x) mine[c] = dgamma[c];
 }
 
+// The same of rows of 16 bits that can be moved 16 bytes at a time, kBroughtColumns at most: a warp
+// brings its row to shared memory and keeps it, and a thread has the sums of so many pairs of
+// columns. dx may lie over the row: nobody else reads it.
+constexpr int64_t kBroughtColumns = 1024;
+constexpr int kPairs = int(kBroughtColumns / (2 * kThreads)), kWords = int(kBroughtColumns / 256);
+template <class T>
+__global__ void layer_norm_rows_kernel(T* dx, float* partial, const T* dy, const T* x,
+                                       const float* gamma, const float* means, const float* rstds,
+                                       int64_t rows, int64_t all_columns, int64_t per_chunk,
+                                       const T* added) {
+  const int width = int(all_columns), words = width / kGroup, warp = warp_number();
+  T *of_dy = shared_memory<T>(), *of_x = of_dy + kRowsPerBlock * width;
+  float* moments = reinterpret_cast<float*>(of_x + kRowsPerBlock * width);  // mean, rstd of a row
+  T *own_dy = of_dy + warp * width, *own_x = of_x + warp * width;
+  float dgamma[kPairs][2] = {}, dbeta[kPairs][2] = {};
+  const int64_t begin = blockIdx.x * per_chunk;
+  const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
+  for (int64_t first = begin; first < end; first += kRowsPerBlock) {
+    const int64_t row = first + warp, base = row * width;
+    uint4 dy_words[kWords], x_words[kWords], added_words[kWords];
+    const float mean = row < end ? means[row] : 0, rstd = row < end ? rstds[row] : 0;
+    float of_g = 0, of_gn = 0;
+    if (row < end) {
+      const auto bring = [&](uint4(&to)[kWords], const T* from) {
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) {
+          const int word = lane_number() + i * kWarp;
+          if (word < words) to[i] = reinterpret_cast<const uint4*>(from + base)[word];
+        }
+      };
+      bring(dy_words, dy), bring(x_words, x);
+      if (added) bring(added_words, added);
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const int word = lane_number() + i * kWarp;
+        if (word >= words) continue;
+        reinterpret_cast<uint4*>(own_dy)[word] = dy_words[i];
+        reinterpret_cast<uint4*>(own_x)[word] = x_words[i];
+      }
+      if (lane_number() == 0) moments[2 * warp] = mean, moments[2 * warp + 1] = rstd;
+    }
+    __syncthreads();
+    if (row < end) {
+#pragma unroll 8
+      for (int j = lane_number(); j < width; j += kWarp) {
+        const float g = gamma[j] * load(own_dy, j);
+        of_g += g, of_gn += g * ((load(own_x, j) - mean) * rstd);
+      }
+      of_g = warp_sum(of_g) / float(width), of_gn = warp_sum(of_gn) / float(width);
+    }
+    const int n = end - first < kRowsPerBlock ? int(end - first) : kRowsPerBlock;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const int c = 2 * (int(threadIdx.x) + p * kThreads);
+      if (c >= width) continue;
+#pragma unroll
+      for (int r = 0; r < kRowsPerBlock; ++r) {
+        if (r >= n) continue;
+        float d[2], v[2];
+        unpack<T>(*reinterpret_cast<const uint32_t*>(of_dy + r * width + c), d);
+        unpack<T>(*reinterpret_cast<const uint32_t*>(of_x + r * width + c), v);
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          dgamma[p][k] += d[k] * ((v[k] - moments[2 * r]) * moments[2 * r + 1]);
+          dbeta[p][k] += d[k];
+        }
+      }
+    }
+    if (row < end) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const int word = lane_number() + i * kWarp, j = word * kGroup;
+        if (word >= words) continue;
+        float d[kGroup], v[kGroup], factor[kGroup];
+        unpack8<T>(dy_words[i], d), unpack8<T>(x_words[i], v), load_parameter(gamma, j, factor);
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) {
+          const float normal = (v[k] - mean) * rstd;
+          d[k] = rstd * (factor[k] * d[k] - of_g - normal * of_gn);
+        }
+        if (added) {
+          unpack8<T>(added_words[i], v);
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k) d[k] = v[k] + as_stored<T>(d[k]);
+        }
+        store8(whole_groups(dx + base), j, kGroup, d);
+      }
+    }
+    __syncthreads();  // the next rows come where these are
+  }
+  float* mine = partial + blockIdx.x * 2 * width;
+#pragma unroll
+  for (int p = 0; p < kPairs; ++p) {
+    const int c = 2 * (int(threadIdx.x) + p * kThreads);
+    if (c >= width) continue;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) mine[c + k] = dgamma[p][k], mine[width + c + k] = dbeta[p][k];
+  }
+}
+// Whether rows are such as that kernel takes.
+template <class T> bool can_be_brought(int64_t width, std::initializer_list<const T*> all) {
+  if (sizeof(T) != 2 || width % kGroup || width > kBroughtColumns) return false;
+  return std::ranges::all_of(all,
+                             [](const T* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; });
+}
+
 // dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta, a -> dx (+ a), dgamma, dbeta. dx may lie
 // over dy or x: it is written after the parameters' gradients have read them.
 void run_layer_norm_grad(const KernelArgs& a) {
@@ -195,6 +308,16 @@ void run_layer_norm_grad(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     const T* added = input_if_present<T>(a, 7);
+    if constexpr (sizeof(T) == 2) {
+      if (parameters && a.out[0] &&
+          can_be_brought<T>(width, {a.output<T>(0), a.input<T>(0), a.input<T>(1), added})) {
+        const size_t shared = size_t(kRowsPerBlock) * (size_t(width) * 2 * sizeof(T) + 8);
+        launch(layer_norm_rows_kernel<T>, {chunks}, kThreads, shared, stream_of(a), a.output<T>(0),
+               partial, a.input<T>(0), a.input<T>(1), a.input(2), a.input(3), a.input(4), rows,
+               width, per_chunk, added);
+        return;
+      }
+    }
     if (parameters && a.out[0] && width <= kSharedColumns) {
       launch(layer_norm_chunk_kernel<T>, {chunks}, kThreads, size_t(2 * width) * sizeof(float),
              stream_of(a), a.output<T>(0), partial, a.input<T>(0), a.input<T>(1), a.input(2),

@@ -112,6 +112,17 @@ Example widened(Example of, int64_t from, int64_t to) {
   return of;
 }
 
+// An example of a norm with these rows: of several chunks, or of more columns than a block has.
+Example of_rows(Example of, const Shape& x, DType type) {
+  for (ExampleOperand& operand : of.operands) {
+    if (operand.spec.dtype == DType::i32)
+      operand = example({x[1]}, DType::i32, 0, float(x[0]));
+    else
+      operand.spec = operand.spec.shape.rank() > 1 ? TensorSpec{x, type} : TensorSpec{{x.back()}};
+  }
+  return of;
+}
+
 // Operators whose f32 rows have two fours a thread, or fewer columns, and the width of their first
 // example.
 const std::map<std::string, int64_t> kRowsOfFours = {{"add_broadcast", 7},
@@ -140,6 +151,12 @@ std::vector<Example> examples_of(const OpDef& op) {
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
   if (const auto rows = kRowsOfFours.find(name); rows != kRowsOfFours.end()) {
     out.push_back(widened(out[0], rows->second, 40));
+  }
+  if (name == "batch_norm" || name == "batch_norm_grad" || name == "frame_norm" ||
+      name == "frame_norm_grad") {
+    out.push_back(of_rows(out[0], {35, 2, 264}, DType::bf16));
+    out.push_back(of_rows(out[0], {35, 2, 264}, DType::f32));
+    out.push_back(of_rows(out[0], {35, 11, 2, 24}, DType::bf16));
   }
   if (name == "embedding_grad") {
     for (const int64_t count : {4096, 4097, 16500}) {
@@ -180,6 +197,15 @@ std::vector<Example> examples_of(const OpDef& op) {
         out.push_back({.operands = {example({5, width}, type, -3, 3),
                                     example({5}, DType::i32, 0, float(width)), scalars},
                        .attrs = CrossEntropyAttrs{type == DType::f32 ? 0.1f : 0.0f, 3}});
+      }
+    }
+  } else if (name == "cross_entropy_grad") {  // wide rows, on boundaries and off them
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      for (const int64_t width : {1040, 1042, 1045}) {
+        Example wide = out[1];
+        wide.operands[1].spec = {{5, width}, type};
+        wide.operands[3] = example({5}, DType::i32, 0, float(width - 1));
+        out.push_back(std::move(wide));
       }
     }
   } else if (name ==
