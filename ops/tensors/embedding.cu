@@ -27,7 +27,7 @@ void run_embedding(const KernelArgs& a) {
 
 constexpr int64_t kSortedChunk = 4096;  // keys that a block sorts
 constexpr int kSortThreads = 1024;
-constexpr int kAhead = 8;            // rows that are brought at once
+constexpr int kAhead = 4;            // rows that are brought at once
 constexpr int kRunRows = kWarp;      // of an id that are added up one after the other
 constexpr uint64_t kNone64 = ~0ull;  // a position that adds nothing, and the filling up to 2^k
 
@@ -144,25 +144,24 @@ template <class T, class D> struct SortedRows {
   int64_t count, width;
 
   __device__ bool has(int64_t place, uint32_t id) const {
-    return place >= 0 && place < count && id_of(keys[place]) == id;
+    const bool exists = place >= 0 && place < count;
+    return id_of(keys[exists ? place : 0]) == id && exists;
   }
 };
 
 // A block for every place in the sorted order: those where a run begins add up its rows. Every sum
 // on the table's own row is rounded to T, as the CPU's is.
 template <int N, class T, class D> __global__ void add_rows_kernel(SortedRows<T, D> a) {
-  const int64_t place = blockIdx.x;
+  const int64_t place = blockIdx.x, place_of_lane = place + lane_number();
+  // All at once, as each is far away.
   const uint64_t key = a.keys[place];
-  if (key == kNone64) return;
+  const uint64_t key_of_lane = place_of_lane < a.count ? a.keys[place_of_lane] : kNone64;
   const uint32_t id = id_of(key);
   const bool is_first = !a.has(place - 1, id);
-  if (!is_first) {
-    if (!a.has(place - kRunRows, id)) return;
-    if ((place - first_of_id(a.keys, place, id)) % kRunRows) return;
-  }
-  const bool frequent = !is_first || a.has(place + kRunRows, id);
-  const int64_t place_of_lane = place + lane_number();
-  const uint64_t key_of_lane = place_of_lane < a.count ? a.keys[place_of_lane] : kNone64;
+  const bool run_before = a.has(place - kRunRows, id), run_behind = a.has(place + kRunRows, id);
+  if (key == kNone64 || (!is_first && !run_before)) return;
+  if (!is_first && (place - first_of_id(a.keys, place, id)) % kRunRows) return;
+  const bool frequent = !is_first || run_behind;
   const int row_of_lane = int(uint32_t(key_of_lane));
   const int rows = __popc(__ballot_sync(kAllLanes, id_of(key_of_lane) == id));
   T* row = a.table + id * a.width;
