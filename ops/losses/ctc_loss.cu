@@ -11,7 +11,7 @@
 namespace pal {
 namespace {
 
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kSequenceThreads = 512, kWarps = kSequenceThreads / kWarp;  // a block a sequence
 constexpr size_t kMaxima = 2 * kWarps;  // of the warps, for two maxima of a block in turn
 
 struct Batch {
@@ -25,21 +25,21 @@ struct Batch {
   }
 };
 
-// The largest of all threads' numbers, for all of them. `maxima`: so many floats, one a warp, that
-// no thread still reads.
-__device__ float block_max(float x, float* maxima, int warps = kWarps) {
+// The largest of all threads' numbers, for all of them. `maxima`: kWarps floats that no thread
+// still reads.
+__device__ float block_max(float x, float* maxima) {
   x = warp_max(x);
   if (lane_number() == 0) maxima[warp_number()] = x;
   __syncthreads();
   float best = maxima[0];
-  for (int w = 1; w < warps; ++w) best = maxima[w] > best ? maxima[w] : best;
+  for (int w = 1; w < kWarps; ++w) best = maxima[w] > best ? maxima[w] : best;
   return best;
 }
 
 // Takes `most`, the row's largest, off this thread's states; leaves a row of kCtcNever alone.
 __device__ void take_off(float* x, int64_t states, float most) {
   if (!(most > kCtcAlmostNever)) return;
-  for (int64_t s = threadIdx.x; s < states; s += kThreads) {
+  for (int64_t s = threadIdx.x; s < states; s += kSequenceThreads) {
     x[s] = x[s] > kCtcAlmostNever ? x[s] - most : kCtcNever;
   }
 }
@@ -49,7 +49,7 @@ __device__ bool in_range(const Batch& a, const CtcSequence& q, float* maxima) {
   const int64_t length = (q.states - 1) / 2;
   bool bad = q.steps < 0 || q.steps > a.most_steps || length < 0 || length > a.longest;
   if (!bad) {
-    for (int64_t i = threadIdx.x; i < length; i += kThreads) {
+    for (int64_t i = threadIdx.x; i < length; i += kSequenceThreads) {
       const int64_t label = q.labels[i * q.batch];
       bad |= label < 0 || label >= q.width || label == q.blank;
     }
@@ -68,8 +68,10 @@ __device__ double total_of(const CtcSequence& q, const float* last_row, double t
   return -taken - double(ctc_log_sum(last, before, kCtcNever));
 }
 
-// alpha: null: `rows` has two rows a sequence for it.
-__global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, float* rows) {
+// Two steps' alpha in turn lie in shared memory, or in `flow` where that is too small.
+constexpr size_t kFlowShared = 24 << 10;
+__global__ void __launch_bounds__(kSequenceThreads)
+    ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, float* flow) {
   float* maxima = shared_memory<float>();
   CtcSequence q = a.sequence(blockIdx.x);
   const bool good = in_range(a, q, maxima);
@@ -79,18 +81,32 @@ __global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, 
     if (lane_number() == 0) lse[q.row(t)] = norm;
   }
   __syncthreads();
+  float* rows = flow ? flow + 2 * q.b * q.most_states : maxima + kMaxima;
+  const int64_t own = threadIdx.x;
+  const bool has_own = own < q.states;
+  const int64_t own_symbol = has_own ? q.symbol(own) : 0;
+  const bool own_jump = has_own && q.jumps(own);
+  float logit_ahead = 0, norm_ahead = 0;  // of the step to come
+  const auto look_ahead = [&](int64_t t) {
+    if (t >= q.steps) return;
+    norm_ahead = lse[q.row(t)];
+    if (has_own) logit_ahead = a.logits[q.row(t) * q.width + own_symbol];
+  };
+  look_ahead(0);
   double taken = 0;
   const float* before = nullptr;
   for (int64_t t = 0; t < q.steps; ++t) {
-    const float *x = a.logits + q.row(t) * q.width, norm = lse[q.row(t)];
-    float* to = alpha ? alpha + q.row(t) * q.most_states : rows + (2 * q.b + t % 2) * q.most_states;
+    const float *x = a.logits + q.row(t) * q.width, norm = norm_ahead, logit = logit_ahead;
+    look_ahead(t + 1);
+    float* to = rows + t % 2 * q.most_states;
     float best = -__builtin_huge_valf();
-    for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
-      const float y = x[q.symbol(s)] - norm;
+    for (int64_t s = own; s < q.states; s += kSequenceThreads) {
+      const float y = (s == own ? logit : x[q.symbol(s)]) - norm;
       float v = s < 2 ? y : kCtcNever;
       if (t > 0) {
+        const bool jump = s == own ? own_jump : q.jumps(s);
         const float one = s > 0 ? before[s - 1] : kCtcNever;
-        const float two = (s > 1 ? before[s - 2] : kCtcNever) + (q.jumps(s) ? 0 : kCtcNever);
+        const float two = (s > 1 ? before[s - 2] : kCtcNever) + (jump ? 0 : kCtcNever);
         v = y + ctc_log_sum(before[s], one, two);
       }
       to[s] = v;
@@ -99,6 +115,9 @@ __global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, 
     const float most = block_max(best, maxima + t % 2 * kWarps);
     take_off(to, q.states, most);
     if (most > kCtcAlmostNever) taken += double(most);
+    for (int64_t s = own; alpha && s < q.states; s += kSequenceThreads) {
+      alpha[q.row(t) * q.most_states + s] = to[s];
+    }
     __syncthreads();
     before = to;
   }
@@ -106,7 +125,7 @@ __global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, 
     for (int64_t t = 0; t < a.most_steps; ++t) {
       float* row = alpha + q.row(t) * q.most_states;
       for (int64_t s = (t < q.steps ? q.states : 0) + threadIdx.x; s < q.most_states;
-           s += kThreads) {
+           s += kSequenceThreads) {
         row[s] = 0;
       }
     }
@@ -189,15 +208,13 @@ __global__ void ctc_emissions_kernel(Batch a, const float* nll, const float* lse
 
 // The recursion. A step's y plus beta lie in shared memory, or in `flow`, where that is too small:
 // three rows of states, two of them for a step in turn, and the step's beta.
-constexpr int kBetaThreads = 512, kBetaWarps = kBetaThreads / kWarp;
-constexpr size_t kBetaShared = 24 << 10;
-__global__ void __launch_bounds__(kBetaThreads)
+__global__ void __launch_bounds__(kSequenceThreads)
     ctc_beta_kernel(Batch a, const float* nll, CtcGradSpace space, float* flow) {
   float* maxima = shared_memory<float>();
   const CtcSequence q = a.sequence(blockIdx.x);
   if (!has_gradient(nll[q.b])) return;
   link_labels(q, space.next + q.b * q.most_states);
-  float* rows = flow ? flow + 3 * q.b * q.most_states : maxima + 2 * kBetaWarps;
+  float* rows = flow ? flow + 3 * q.b * q.most_states : maxima + kMaxima;
   float* beta = rows + 2 * q.most_states;
   const int64_t own = threadIdx.x;
   const bool own_jump = own + 2 < q.states && q.jumps(own + 2);
@@ -210,17 +227,17 @@ __global__ void __launch_bounds__(kBetaThreads)
     float most = 0;
     if (t + 1 < q.steps) {
       float best = -__builtin_huge_valf();
-      for (int64_t s = own; s < q.states; s += kBetaThreads) {
+      for (int64_t s = own; s < q.states; s += kSequenceThreads) {
         const float one = s + 1 < q.states ? after[s + 1] : kCtcNever;
         const bool jump = s == own ? own_jump : s + 2 < q.states && q.jumps(s + 2);
         const float two = (s + 2 < q.states ? after[s + 2] : kCtcNever) + (jump ? 0 : kCtcNever);
         beta[s] = ctc_log_sum(after[s], one, two);
         best = beta[s] > best ? beta[s] : best;
       }
-      most = block_max(best, maxima + t % 2 * kBetaWarps, kBetaWarps);
+      most = block_max(best, maxima + t % 2 * kWarps);
     }
     float *here = rows + t % 2 * q.most_states, *kept = space.beta + q.row(t) * q.most_states;
-    for (int64_t s = own; s < q.states; s += kBetaThreads) {
+    for (int64_t s = own; s < q.states; s += kSequenceThreads) {
       float b = s >= q.states - 2 ? 0 : kCtcNever;
       if (t + 1 < q.steps) b = beta[s];
       if (t + 1 < q.steps && most > kCtcAlmostNever) b = b > kCtcAlmostNever ? b - most : kCtcNever;
@@ -289,8 +306,11 @@ void run_ctc_loss(const KernelArgs& a) {
   float* lse = reinterpret_cast<float*>(nll + batch.batch);
   float* rows = lse + batch.most_steps * batch.batch;
   if (a.out[2]) lse = a.output(2);
-  launch(ctc_loss_kernel, {batch.batch}, kThreads, kMaxima * sizeof(float), stream_of(a), batch,
-         nll, lse, a.output(3), rows);
+  const size_t maxima = kMaxima * sizeof(float);
+  const size_t flow = size_t(2 * (2 * batch.longest + 1)) * sizeof(float);
+  const bool fits = maxima + flow <= kFlowShared;
+  launch(ctc_loss_kernel, {batch.batch}, kSequenceThreads, maxima + (fits ? flow : 0), stream_of(a),
+         batch, nll, lse, a.output(3), fits ? nullptr : rows);
   if (!a.out[0] && !a.out[1]) return;
   launch(ctc_sum_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a), a.output(0),
          a.output(1), nll, batch.batch, a.attrs.as<CtcAttrs>().zero_infinity,
@@ -314,20 +334,20 @@ void run_ctc_loss_grad(const KernelArgs& a) {
   const CtcGradSpace space(a, batch);
   const int64_t states = 2 * batch.longest + 1, steps = batch.most_steps * batch.batch;
   // The beta of steps in shared memory, unless it has too many states.
-  const size_t maxima = 2 * kBetaWarps * sizeof(float), flow = size_t(3 * states) * sizeof(float);
-  const bool fits = maxima + flow <= kBetaShared;
+  const size_t maxima = kMaxima * sizeof(float), flow = size_t(3 * states) * sizeof(float);
+  const bool fits = maxima + flow <= kFlowShared;
   float* more = fits ? nullptr : reinterpret_cast<float*>(space.next + batch.batch * states);
   launch(ctc_emissions_kernel, {blocks_of(steps * states, kThreads)}, a, batch, grad.nll, grad.lse,
          space.beta);
-  launch(ctc_beta_kernel, {batch.batch}, kBetaThreads, maxima + (fits ? flow : 0), stream_of(a),
+  launch(ctc_beta_kernel, {batch.batch}, kSequenceThreads, maxima + (fits ? flow : 0), stream_of(a),
          batch, grad.nll, space, more);
   launch(ctc_loss_grad_kernel, {steps}, kStepThreads, fits ? size_t(states) * sizeof(float) : 0,
          stream_of(a), batch, grad, space, more);
 }
 Prepared prepare_ctc_loss_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t steps = in[1].shape[0], batch = in[1].shape[1], states = 2 * in[5].shape[0] + 1;
-  const size_t shared = (2 * kBetaWarps + size_t(3 * states)) * sizeof(float);
-  const int64_t more = shared <= kBetaShared ? 0 : std::max<int64_t>(3, steps);
+  const size_t shared = (kMaxima + size_t(3 * states)) * sizeof(float);
+  const int64_t more = shared <= kFlowShared ? 0 : std::max<int64_t>(3, steps);
   return {.workspace = batch * (steps + 1 + more) * states * 4};
 }
 
