@@ -199,6 +199,17 @@ std::vector<Example> examples_of(const OpDef& op) {
                        .attrs = CrossEntropyAttrs{type == DType::f32 ? 0.1f : 0.0f, 3}});
       }
     }
+  } else if (name == "ctc_loss") {
+    Example many = out[0];
+    many.operands[1].spec.shape = {1600, 2};
+    many.operands[3] = example({2}, DType::i32, 0, 1600);
+    out.push_back(std::move(many));
+  } else if (name == "ctc_loss_grad") {  // more states than shared memory is asked for
+    Example many = out[0];
+    many.operands[4].spec = {{5, 2, 2 * 1030 + 1}};
+    many.operands[5].spec.shape = {1030, 2};
+    many.operands[7] = example({2}, DType::i32, 900, 1030);
+    out.push_back(std::move(many));
   } else if (name == "cross_entropy_grad") {  // wide rows, on boundaries and off them
     for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
       for (const int64_t width : {1040, 1042, 1045}) {
