@@ -54,6 +54,7 @@ void run_sum_leading(const KernelArgs& a) {
   const int64_t width = a.out_spec[0].numel();
   if (width == 0) return;
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
+  const int64_t stride = rows ? a.in_spec[0].numel() / rows : 0;
   const int64_t chunks = blocks_of(rows, kSumRows), blocks = blocks_of(width, kColumnThreads);
   const Stored out = stored(a.out[0], a.out_spec[0]);
   const Stored so_far = stored(input_if_present(a, 1), a.out_spec[0]);
@@ -61,11 +62,11 @@ void run_sum_leading(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const T* x = a.input<T>(0);
     if (chunks <= 1) {
-      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, a, out, x, rows, width, width,
+      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, a, out, x, rows, width, stride,
                     rows, so_far);
     }
     launch(sum_rows_kernel<T>, {blocks * chunks}, kColumnThreads, a, Stored{.data = partial}, x,
-           rows, width, width, kSumRows, Stored{});
+           rows, width, stride, kSumRows, Stored{});
     sum_chunks(a, out, partial, chunks, width, so_far);
   });
 }
