@@ -53,7 +53,8 @@ TEST(EvenRows, WidenTheLogitsAndTheirGradientsAlone) {
   for (const bool by_row : {true, false}) {
     for (const int bias : {0, 1, 2}) {
       for (const int64_t chunks : {1, 2}) {
-        const Program narrow = step({by_row, bias == 1, bias == 2, .chunks = chunks});
+        const Program narrow =
+            step({.by_row = by_row, .biased = bias == 1, .added = bias == 2, .chunks = chunks});
         std::string note;
         const std::optional<Program> wide = even_rows(narrow, &note);
         ASSERT_TRUE(wide) << by_row << bias << chunks;
