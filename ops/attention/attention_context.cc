@@ -120,7 +120,8 @@ const OpDef attention_context_op{
     .cuda = &attention_context_cuda,
     .examples = {{.operands = {example({3, 2}), example({3, 2, 5})}},
                  {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16)}},
-                 {.operands = {example({7, 9}), example({7, 9, 530})}}},
+                 {.operands = {example({7, 9}), example({7, 9, 530})}},
+                 {.operands = {example({34, 9}, DType::bf16), example({34, 9, 136}, DType::bf16)}}},
 };
 
 const OpDef dot_score_op{
@@ -141,7 +142,8 @@ const OpDef dot_score_op{
     .cuda = &dot_score_cuda,
     .examples = {{.operands = {example({3, 2, 5}), example({2, 5})}},
                  {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16)}},
-                 {.operands = {example({7, 9, 530}), example({9, 530})}}},
+                 {.operands = {example({7, 9, 530}), example({9, 530})}},
+                 {.operands = {example({7, 9, 520}, DType::bf16), example({9, 520}, DType::bf16)}}},
 };
 
 const OpDef add_outer_op{

@@ -1,5 +1,5 @@
 // Attention's products over source positions, in the order of the CPU's sums: where a sum goes down
-// the positions, a thread has a column.
+// the positions, a thread has columns of its own.
 #include "ops/attention/attention_context.h"
 #include "ops/attention/cuda_scores.h"
 #include "ops/kernels/operands.h"
@@ -8,30 +8,56 @@ namespace pal {
 namespace {
 
 struct Dot {
+  static constexpr bool kHasWeights = false;
   PAL_HD float operator()(float key, float query, float) const { return key * query; }
 };
 void run_dot_score(const KernelArgs& a) { run_score(a, Dot{}); }
 
-// ---- context: c[b,h] = sum_s w[s,b] v[s,b,h], a thread a column ----
+// ---- context: c[b,h] = sum_s w[s,b] v[s,b,h], a warp some columns of one b ----
 
-template <class T>
+constexpr int64_t kContextSteps = 8;  // whose values are on their way at once
+
+template <int N, class T>
 __global__ void context_kernel(T* y, const T* weights, const T* values, ScoreExtents e) {
-  const int64_t i = thread_number();  // b * width + h
-  if (i >= e.batch * e.width) return;
-  const int64_t b = divide(i, e.width);
-  float sum = 0;
-#pragma unroll 4
-  for (int64_t s = 0; s < e.steps; ++s) {
-    const float w = load(weights, s * e.batch + b);
-    if (w != 0) sum += w * load(values, s * e.batch * e.width + i);
+  const WarpColumns<N> mine(row_of_warp(), e.batch, e.width);
+  const int64_t b = mine.unit, at = b * e.width + mine.column;
+  float sum[N] = {};
+  for (int64_t first = 0; first < e.steps; first += kWarp) {
+    const int64_t step = first + lane_number();
+    const bool there = b < e.batch && step < e.steps;
+    const float weight_of_lane = there ? load(weights, step * e.batch + b) : 0;
+    for (int64_t s = 0; s < kWarp && first + s < e.steps; s += kContextSteps) {
+      float w[kContextSteps], v[kContextSteps][N];
+#pragma unroll
+      for (int k = 0; k < kContextSteps; ++k) {
+        w[k] = __shfl_sync(kAllLanes, weight_of_lane, int(s) + k);
+      }
+      if (!mine.exists) continue;
+#pragma unroll
+      for (int k = 0; k < kContextSteps; ++k) {  // of a weight of zero, anything
+        const int64_t from = w[k] != 0 ? first + s + k : 0;
+        load_columns_at<N>(values + from * e.batch * e.width + at, v[k]);
+      }
+#pragma unroll
+      for (int k = 0; k < kContextSteps; ++k) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          if (w[k] != 0) sum[j] += w[k] * v[k][j];
+        }
+      }
+    }
   }
-  store(y, i, sum);
+  if (mine.exists) store_columns_at<N>(y + at, sum);
 }
 void run_context(const KernelArgs& a) {
   const ScoreExtents e = extents_of(a.in_spec[1]);
+  const bool aligned = are_columns_aligned(e.width, a.in[1], a.out[0]);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
-    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, a,
-           a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
+    with_columns<1, 4>(aligned ? 4 : 1, [&](auto n) {
+      launch(context_kernel<n(), T>,
+             {blocks_of(e.batch * warps_across<n()>(e.width), kRowsPerBlock)}, a, a.output<T>(0),
+             a.input<T>(0), a.input<T>(1), e);
+    });
   });
 }
 

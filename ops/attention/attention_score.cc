@@ -1,7 +1,7 @@
 // Bahdanau et al. 2015:  y[s,b] = v . tanh(k[s,b,:] + q[b,:])
 //   t = tanh(k + q), d[s,b,:] = dy[s,b] v (1 - t^2):  dk = sum + d, dq = sum_s d, dv = sum + dy t
-// The gradient goes through the batch in a fixed number of chunks, each with partial sums of dq and
-// dv in the workspace. Positions whose dy is zero (masked ones) are not touched.
+// The gradient goes through the batch in chunks of score_rows, each with its sum of dv in the
+// workspace. Positions whose dy is zero (masked ones) are not touched.
 #include "ops/attention/attention_score.h"
 
 #include <algorithm>
@@ -32,10 +32,10 @@ void run(const KernelArgs& a) {
             [v](float key, float query, int64_t j) { return MlpScore{}(key, query, v[j]); });
 }
 
-// Per chunk: dq of its batch rows, then dv.
+// Per chunk of score_rows: dv, then dv and dq of one of its rows.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = rows_per_partial(batch);
-  return {.workspace = (batch + per - 1) / per * (per + 1) * width * int64_t(sizeof(float))};
+  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = score_rows(batch);
+  return {.workspace = (batch + per - 1) / per * 3 * width * int64_t(sizeof(float))};
 }
 
 // dy (S, B), keys, query, v | sum of dkeys, sum of dv -> dkeys, dquery, dv
@@ -43,18 +43,19 @@ void run_grad(const KernelArgs& a) {
   const Shape& shape = a.in_spec[1].shape;
   const int64_t steps = shape[0], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[1].dtype;
-  const int64_t per = rows_per_partial(batch), chunks = (batch + per - 1) / per;
+  const int64_t per = score_rows(batch), chunks = (batch + per - 1) / per;
   const void* keys_sum = input_if_present(a, 4);
   const float* v_sum = input_if_present<float>(a, 5);
   void* dkeys = a.out[0];
   float* workspace = reinterpret_cast<float*>(a.workspace);
   parallel_chunks(a.queue, batch, per, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[4][kTile];
-    float* dq_chunk = workspace + begin / per * (per + 1) * width;
-    float* dv_chunk = dq_chunk + per * width;
-    std::fill_n(dq_chunk, (per + 1) * width, 0.0f);
-    for (int64_t s = 0; s < steps; ++s) {
-      for (int64_t b = begin; b < end; ++b) {
+    float* dv_chunk = workspace + begin / per * 3 * width;
+    float *dv_row = dv_chunk + width, *dq_row = dv_row + width;
+    std::fill_n(dv_chunk, width, 0.0f);
+    for (int64_t b = begin; b < end; ++b) {
+      std::fill_n(dv_row, 2 * width, 0.0f);
+      for (int64_t s = 0; s < steps; ++s) {
         const float dy = load_one(a.in[0], type, s * batch + b);
         if (dy == 0 && (!dkeys || dkeys == keys_sum)) continue;
         for (int64_t j = 0; j < width; j += kTile) {
@@ -67,7 +68,7 @@ void run_grad(const KernelArgs& a) {
             const float* k = load_tile(a.in[1], type, at, n, buffer[0]);
             const float* q = load_tile(a.in[2], type, b * width + j, n, buffer[1]);
             const float* v = a.input(3) + j;
-            float *dq = dq_chunk + (b - begin) * width + j, *dv = dv_chunk + j;
+            float *dq = dq_row + j, *dv = dv_row + j;
 #pragma omp simd
             for (int64_t e = 0; e < n; ++e) {
               const float t = tanh(k[e] + q[e]);
@@ -80,16 +81,15 @@ void run_grad(const KernelArgs& a) {
           if (dkeys && type != DType::f32) store_tile(dkeys, type, at, n, dk);
         }
       }
-    }
-    if (a.out[1]) {  // only this chunk reads or writes these rows of the query
-      for (int64_t i = 0; i < (end - begin) * width; i += kTile) {
-        const int64_t n = std::min(kTile, (end - begin) * width - i);
-        store_tile(a.out[1], type, begin * width + i, n, dq_chunk + i);
+#pragma omp simd
+      for (int64_t e = 0; e < width; ++e) dv_chunk[e] += dv_row[e];
+      for (int64_t j = 0; a.out[1] && j < width; j += kTile) {  // which may lie over the query
+        store_tile(a.out[1], type, b * width + j, std::min(kTile, width - j), dq_row + j);
       }
     }
   });
   if (!a.out[2]) return;
-  sum_partials(a.output(2), workspace + per * width, chunks, (per + 1) * width, width, v_sum);
+  sum_partials(a.output(2), workspace, chunks, 3 * width, width, v_sum);
 }
 
 }  // namespace
@@ -116,7 +116,9 @@ const OpDef mlp_score_op{
     .examples = {{.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
                  {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16),
                                example({33})}},
-                 {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}}},
+                 {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}},
+                 {.operands = {example({3, 5, 520}, DType::bf16), example({5, 520}, DType::bf16),
+                               example({520})}}},
 };
 
 const OpDef mlp_score_grad_op{
@@ -147,7 +149,10 @@ const OpDef mlp_score_grad_op{
                                example({5, 33}, DType::bf16), example({33}),
                                example({4, 5, 33}, DType::bf16), example({33})}},
                  {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
-                               example({530}), example({3, 37, 530}), example({530})}}},
+                               example({530}), example({3, 37, 530}), example({530})}},
+                 {.operands = {example({34, 37}, DType::bf16), example({34, 37, 136}, DType::bf16),
+                               example({37, 136}, DType::bf16), example({136}),
+                               example({34, 37, 136}, DType::bf16), example({136})}}},
 };
 
 Val mlp_score(Val keys, Val query, Val v) {

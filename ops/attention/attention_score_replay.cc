@@ -3,9 +3,9 @@
 //   t = tanh(k + q), d[s,b,:] = dy[s,b] v (1 - t^2):  dk = sum + d, dq = sum_s d, dv = sum + dy t
 // What mlp_score_grad computes, but with every addition in the order in which the separate nodes
 // make it, so that the results are their bits: dv in chunks of rows [s,b] (ops/sums/dot_last.cc),
-// dq over s in blocks (ops/sums/reduce.cc). A task has some columns of everything, and goes through
-// the rows in order, so it needs no partial sums of other tasks. f32 only: in other types each
-// separate node rounds what it stores.
+// dq over s in runs and chunks (ops/sums/reduce.cc). A task has some columns of everything, and
+// goes through the rows in order, so it needs no partial sums of other tasks. f32 only: in other
+// types each separate node rounds what it stores.
 #include <algorithm>
 
 #include "core/builder.h"
@@ -25,34 +25,38 @@ constexpr int64_t kColumns = 128;  // of a task
 
 // dy (S, B), keys (S, B, A), query (B, A), v (A) | sum of dkeys, sum of dv
 Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  // dq of one block of steps, where there are several.
-  const bool blocks = in[1].shape[0] > kSumRows;
-  return {.workspace = blocks ? in[2].bytes() : 0};
+  // dq of one run of steps and of one chunk, where there are several.
+  const int64_t steps = in[1].shape[0];
+  return {.workspace = ((steps > kSumRun) + (steps > kSumRows)) * in[2].bytes()};
 }
 
 struct Columns {
   const float *dy, *keys, *query, *v, *keys_sum, *v_sum;
-  float *dkeys, *dquery, *dv, *dquery_block;
+  float *dkeys, *dquery, *dv, *workspace;
   int64_t steps, batch, width;
 
   void run(int64_t column, int64_t n) const {
     alignas(64) float chunk[kColumns], total[kColumns] = {};
     const int64_t rows = steps * batch, per_chunk = rows_per_partial(rows);
+    // Runs are summed in the workspace, and so are chunks, where there are several of them.
+    float* dq_run = steps > kSumRun ? workspace : dquery;
+    float* dq_chunk = steps > kSumRows ? workspace + batch * width : dquery;
+    if (dquery) clear(dquery, column, n);
     for (int64_t s = 0; s < steps; ++s) {
-      // The first block's sums are made in dquery, others' beside it and then added.
-      float* dq = s < kSumRows ? dquery : dquery_block;
-      if (dq && s % kSumRows == 0) clear(dq, column, n);
+      if (dquery && s % kSumRun == 0) clear(dq_run, column, n);
+      if (dquery && s % kSumRows == 0) clear(dq_chunk, column, n);
       for (int64_t b = 0; b < batch; ++b) {
         const int64_t row = s * batch + b;
         if (row % per_chunk == 0) std::fill_n(chunk, n, 0.0f);
-        one_row(row, b, column, n, chunk, dq);
+        one_row(row, b, column, n, chunk, dquery ? dq_run : nullptr);
         if ((row + 1) % per_chunk == 0 || row + 1 == rows) {
           for (int64_t e = 0; e < n; ++e) total[e] += chunk[e];
         }
       }
-      if (dq && steps > kSumRows && ((s + 1) % kSumRows == 0 || s + 1 == steps)) {
-        add_block(dq, column, n);
-      }
+      const bool last = s + 1 == steps;
+      if (!dquery) continue;
+      if ((s + 1) % kSumRun == 0 || last) add(dq_run, dq_chunk, column, n);
+      if ((s + 1) % kSumRows == 0 || last) add(dq_chunk, dquery, column, n);
     }
     if (!dv) return;
     for (int64_t e = 0; e < n; ++e)
@@ -87,12 +91,11 @@ struct Columns {
   void clear(float* dq, int64_t column, int64_t n) const {
     for (int64_t b = 0; b < batch; ++b) std::fill_n(dq + b * width + column, n, 0.0f);
   }
-  // As the sum of partial sums begins at zero, so does the first of them.
-  void add_block(const float* dq, int64_t column, int64_t n) const {
-    for (int64_t b = 0; b < batch; ++b) {
-      float* to = dquery + b * width + column;
-      const float* from = dq + b * width + column;
-      for (int64_t e = 0; e < n; ++e) to[e] = dq == dquery ? 0.0f + from[e] : to[e] + from[e];
+  void add(const float* part, float* sum, int64_t column, int64_t n) const {
+    for (int64_t b = 0; b < batch && part != sum; ++b) {
+      const float* from = part + b * width + column;
+      float* to = sum + b * width + column;
+      for (int64_t e = 0; e < n; ++e) to[e] += from[e];
     }
   }
 };
@@ -108,7 +111,7 @@ void run(const KernelArgs& a) {
                         .dkeys = a.output(0),
                         .dquery = a.output(1),
                         .dv = a.output(2),
-                        .dquery_block = a.out[1] ? reinterpret_cast<float*>(a.workspace) : nullptr,
+                        .workspace = reinterpret_cast<float*>(a.workspace),
                         .steps = shape[0],
                         .batch = shape[1],
                         .width = shape[2]};
@@ -124,7 +127,7 @@ void run(const KernelArgs& a) {
 std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
   const TensorSpec &t = in[1], &v = in[2];
   if (t.shape.rank() != 3 || t.dtype != DType::f32) return {};
-  if (t.shape[0] > kSumRows * kSumChunks) return {};  // dq's blocks would be summed by groups
+  if (t.shape[0] > kSumRows * kSumChunks) return {};  // dq's chunks would be summed by groups
   std::vector<FusedPattern> out;
   for (const bool keys_sum : {true, false}) {
     Builder b;

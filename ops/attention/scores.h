@@ -1,8 +1,14 @@
-// What the scores over source positions share on the CPU.
+// What the scores over source positions share: their loop on the CPU, and whose sums are a GPU's
+// own.
 #pragma once
 #include "ops/kernels/row_tiles.h"
 
 namespace pal {
+
+// Whether a GPU sums the scores of such keys in an order of its own: by the eight.
+inline bool is_wide_score(const TensorSpec& keys) {
+  return keys.dtype != DType::f32 && keys.shape[2] % 8 == 0;
+}
 
 // keys (S, B, width), query (B, width) -> y[s,b] = the sum of f(keys[s,b,j], query[b,j], j), in
 // chunks of about so many elements.

@@ -3,7 +3,8 @@
 #pragma once
 #include <type_traits>
 
-#include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/cuda_columns.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 
 namespace pal {
@@ -21,13 +22,18 @@ struct CellTensors {
   int64_t rows, width;
   const int32_t* lengths;  // null: no sequence ends
   int per;                 // columns of a thread
+  DType type;
+  bool aligned;  // everything, so that a thread's columns can be moved at once
 
   // `state`: one of the operands (rows, width), whose type all have.
   CellTensors(const KernelArgs& a, size_t state, const int32_t* row_lengths = nullptr)
       : rows(a.in_spec[state].shape[0]), width(a.in_spec[state].shape[1]), lengths(row_lengths) {
     const TensorSpec& spec = a.in_spec[state];
+    type = spec.dtype, aligned = true;
     for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
     for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);
+    for (const Stored& x : in) aligned &= !x.data || x.vector;
+    for (const Stored& y : out) aligned &= !y.data || y.vector;
     per = spec.dtype == DType::f32 ? kGroup / 2 : kGroup;
     while (per > kFewestColumns && rows * width < kWaitingThreads * per) per /= 2;
   }
@@ -39,25 +45,36 @@ inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE()
                     int line = __builtin_LINE()) {
   return {blocks_of(cell.rows * blocks_of(cell.width, cell.per), kCellThreads), file, line};
 }
-// f(columns of a thread), as a constant.
+// f(columns of a thread, the states' type), as constants; void stands for any type in rows that do
+// not lie on boundaries of 16 bytes.
 template <class F> void by_columns(const CellTensors& cell, F f) {
-  if (cell.per == 8) return f(std::integral_constant<int, 8>{});
-  if (cell.per == 4) return f(std::integral_constant<int, 4>{});
-  f(std::integral_constant<int, kFewestColumns>{});
+  const auto by_type = [&](auto per) {
+    if (!cell.aligned) return f(per, std::type_identity<void>{});
+    by_float_type(cell.type, [&]<class T>(T) { f(per, std::type_identity<T>{}); });
+  };
+  if (cell.per == 8) return by_type(std::integral_constant<int, 8>{});
+  if (cell.per == 4) return by_type(std::integral_constant<int, 4>{});
+  by_type(std::integral_constant<int, kFewestColumns>{});
 }
 
-// Elements i .. i + n of x as f32, zero from n up to P; i is a multiple of P.
-template <int P> __device__ void load_columns(const Stored& x, int64_t i, int n, float (&v)[P]) {
-  if constexpr (P == 8)
+// Elements i .. i + n of x as f32, zero from n up to P; i is a multiple of P. Where the type is
+// known all P are there, and no branch keeps several loads from being on their way at once.
+template <class T, int P>
+__device__ void load_columns(const Stored& x, int64_t i, int n, float (&v)[P]) {
+  if constexpr (!std::is_void_v<T>)
+    load_columns_at<P>(static_cast<const T*>(x.data) + i, v);
+  else if constexpr (P == 8)
     load8(x, i, n, v);
   else if constexpr (P == 4)
     load4(x, i, n, v);
   else
     load2(x, i, n, v);
 }
-template <int P>
+template <class T, int P>
 __device__ void store_columns(const Stored& y, int64_t i, int n, const float (&v)[P]) {
-  if constexpr (P == 8)
+  if constexpr (!std::is_void_v<T>)
+    store_columns_at<P>(static_cast<T*>(y.data) + i, v);
+  else if constexpr (P == 8)
     store8(y, i, n, v);
   else if constexpr (P == 4)
     store4(y, i, n, v);
@@ -66,22 +83,33 @@ __device__ void store_columns(const Stored& y, int64_t i, int n, const float (&v
 }
 
 // The groups of N gates, side by side in rows of N * width.
-template <int N, int P>
+template <class T, int N, int P>
 __device__ void load_gates(const Stored& gates, const RowGroup& p, int64_t width,
                            float (&x)[N][P]) {
 #pragma unroll
-  for (int k = 0; k < N; ++k) load_columns(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  for (int k = 0; k < N; ++k) {
+    load_columns<T>(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  }
 }
-template <int N, int P>
+template <class T, int N, int P>
 __device__ void store_gates(const Stored& gates, const RowGroup& p, int64_t width,
                             const float (&x)[N][P]) {
 #pragma unroll
-  for (int k = 0; k < N; ++k) store_columns(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  for (int k = 0; k < N; ++k) {
+    store_columns<T>(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
+  }
 }
-template <int P> __device__ void load_or_zero(const Stored& x, const RowGroup& p, float (&v)[P]) {
-  if (x.data) return load_columns(x, p.at, p.n, v);
+// `present`: a state that is there in any case, which is read instead, for the sake of no branch.
+template <class T, int P>
+__device__ void load_or_zero(const Stored& x, const Stored& present, const RowGroup& p,
+                             float (&v)[P]) {
+  // Field by field: a whole one that is picked would be laid on a stack.
+  const Stored picked{.data = x.data ? x.data : present.data,
+                      .type = present.type,
+                      .vector = x.data ? x.vector : present.vector};
+  load_columns<T>(picked, p.at, p.n, v);
 #pragma unroll
-  for (int k = 0; k < P; ++k) v[k] = 0;
+  for (int k = 0; k < P; ++k) v[k] = x.data ? v[k] : 0;
 }
 
 }  // namespace pal

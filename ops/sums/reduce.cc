@@ -38,6 +38,18 @@ void sum_block(const T* x, int64_t width, int64_t begin, int64_t end, int64_t co
   }
 }
 
+// The same of a chunk's rows, run by run.
+template <class T>
+void sum_runs(const T* x, int64_t width, int64_t begin, int64_t end, int64_t column, int64_t n,
+              float* to) {
+  alignas(64) float run[kColumns];
+  for (int64_t j = 0; j < n; ++j) to[j] = 0;
+  for (int64_t r = begin; r < end; r += kSumRun) {
+    sum_block(x, width, r, std::min(end, r + kSumRun), column, n, run);
+    for (int64_t j = 0; j < n; ++j) to[j] += run[j];
+  }
+}
+
 // to[j] = sum of the chunks' sums, group by group, of columns [column, column + n).
 void sum_chunks(const float* partial, int64_t width, int64_t chunks, int64_t column, int64_t n,
                 float* to) {
@@ -50,7 +62,7 @@ void sum_chunks(const float* partial, int64_t width, int64_t chunks, int64_t col
   }
 }
 
-// Partial sums of every kSumRows rows, then those in order, then the sum so far.
+// Partial sums of every kSumRows rows (sum_runs), then those in order, then the sum so far.
 template <class T> void sum_leading(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
@@ -67,7 +79,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
         const int64_t c = task / blocks, column = task % blocks * kColumns;
         const int64_t n = std::min(kColumns, width - column);
         alignas(64) float sums[kColumns];
-        sum_block(x, stride, c * kSumRows, std::min(rows, (c + 1) * kSumRows), column, n, sums);
+        sum_runs(x, stride, c * kSumRows, std::min(rows, (c + 1) * kSumRows), column, n, sums);
         store_tile(partial, DType::f32, c * width + column, n, sums);
       }
     });
@@ -80,7 +92,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
       if (chunks > 1)
         sum_chunks(partial, width, chunks, column, n, sums);
       else
-        sum_block(x, stride, 0, rows, column, n, sums);
+        sum_runs(x, stride, 0, rows, column, n, sums);
       if (a.input(1)) {
         const float* so_far = load_tile(a.in[1], type, column, n, buffer);
         for (int64_t j = 0; j < n; ++j) sums[j] = so_far[j] + sums[j];
@@ -201,6 +213,8 @@ const OpDef sum_leading_op{
                   .attrs = SumLeadingAttrs{1, DType::bf16}},
                  {.operands = {example({9, 67, 131}), example({131})}, .attrs = SumLeadingAttrs{2}},
                  {.operands = {example({3, 20000}), absent_example()}, .attrs = SumLeadingAttrs{1}},
+                 {.operands = {example({300, 9000}, DType::bf16), example({9000})},
+                  .attrs = SumLeadingAttrs{1}},
                  {.operands = {constant(example({5, 40}, DType::bf16)), constant(example({37}))},
                   .attrs = SumLeadingAttrs{1, DType::f32, 37}},
                  {.operands = {constant(example({300, 40}, DType::bf16)), absent_example()},
@@ -287,7 +301,9 @@ const OpDef add_broadcast_op{
     .examples = {{.operands = {example({3, 7}), example({7})}},
                  {.operands = {example({4, 3, 5}), example({3, 5})}},
                  {.operands = {example({5, 13}, DType::bf16), example({13})}},
-                 {.operands = {example({33, 1031}), example({1031})}}},
+                 {.operands = {example({33, 1031}), example({1031})}},
+                 {.operands = {example({3, 4530}, DType::bf16), example({4530})}},
+                 {.operands = {example({3, 4532}, DType::bf16), example({4532}, DType::bf16)}}},
 };
 
 Val sum_leading(Val x, int axes, Val sum) {

@@ -10,9 +10,10 @@ extern const OpDef add_broadcast_op, broadcast_leading_op, sum_all_op, sum_leadi
 [[gnu::weak]] extern const Backend add_broadcast_cuda, broadcast_leading_cuda, sum_all_cuda,
     sum_leading_cuda;
 
-// A sum over leading axes adds so many rows one after the other, from zero, then so many of these
-// partial sums, then these groups' sums, then the sum so far.
-constexpr int64_t kSumRows = 256, kSumChunks = 64;
+// A sum over leading axes adds runs of so many rows one after the other, from zero, then these
+// runs' sums to those of chunks of so many rows, then so many chunks, then these groups' sums, then
+// the sum so far.
+constexpr int64_t kSumRun = 32, kSumRows = 256, kSumChunks = 64;
 
 struct SumLeadingAttrs {
   int axes = 1;

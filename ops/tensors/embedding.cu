@@ -1,7 +1,10 @@
 // An embedding, and its gradient without atomics: positions are sorted by (id, position), and the
 // rows of one id are added up one after the other, in the order of the CPU's kernel, so the bits
-// are its own. The sort is bitonic (Batcher 1968) on distinct 64-bit keys: what lies within a chunk
-// of keys is sorted in shared memory, a launch for all of its steps; beyond, a launch has three.
+// are its own. An id of more than 32 rows (a frequent word) has runs of as many, which are summed
+// side by side and then added to its row in order. The sort is bitonic (Batcher 1968) on distinct
+// 64-bit keys: what lies within a chunk of keys is sorted in shared memory, a launch for all of its
+// steps; beyond, a launch has three.
+#include "ops/kernels/cuda_columns.h"
 #include "ops/kernels/cuda_row_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/tensors/embedding.h"
@@ -23,8 +26,9 @@ void run_embedding(const KernelArgs& a) {
 }
 
 constexpr int64_t kSortedChunk = 4096;  // keys that a block sorts
-constexpr int kSortThreads = 512;
-constexpr int kAhead = 8;            // rows that are brought at once
+constexpr int kSortThreads = 1024;
+constexpr int kAhead = 4;            // rows that are brought at once
+constexpr int kRunRows = kWarp;      // of an id that are added up one after the other
 constexpr uint64_t kNone64 = ~0ull;  // a position that adds nothing, and the filling up to 2^k
 
 int64_t padded(int64_t n) {
@@ -53,24 +57,27 @@ __device__ void compare_exchange(uint64_t& a, uint64_t& b, bool ascending) {
 
 // The steps of merges k = first, .., last (powers of two) that stay within a chunk. Keys are made
 // of ids where there are some. Those with bit k of their number 0 come to be ascending.
-__global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, int64_t last,
+__global__ void sort_chunk_kernel(uint64_t* keys, int chunk, int64_t first, int64_t last,
                                   IdKeys made) {
   uint64_t* mine = shared_memory<uint64_t>();
   const int64_t base = int64_t(blockIdx.x) * chunk;
-  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) {
+  const int thread = int(threadIdx.x), threads = int(blockDim.x);
+  for (int i = thread; i < chunk; i += threads) {
     mine[i] = made.ids ? made.at(base + i) : keys[base + i];
   }
   __syncthreads();
   for (int64_t k = first; k <= last; k *= 2) {
-    for (int64_t j = k / 2 < chunk ? k / 2 : chunk / 2; j > 0; j /= 2) {
-      for (int64_t pair = threadIdx.x; pair < chunk / 2; pair += blockDim.x) {
-        const int64_t i = 2 * pair - (pair & (j - 1));  // j is a power of two
-        compare_exchange(mine[i], mine[i + j], ((base + i) & k) == 0);
+    const bool descends = base & k;
+    const int bit = k < chunk ? int(k) : 0;  // of a key's number within the chunk
+    for (int j = k / 2 < chunk ? int(k / 2) : chunk / 2; j > 0; j /= 2) {
+      for (int pair = thread; pair < chunk / 2; pair += threads) {
+        const int i = 2 * pair - (pair & (j - 1));  // j is a power of two
+        compare_exchange(mine[i], mine[i + j], !descends && !(i & bit));
       }
       __syncthreads();
     }
   }
-  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) keys[base + i] = mine[i];
+  for (int i = thread; i < chunk; i += threads) keys[base + i] = mine[i];
 }
 // Steps of merge k across chunks, the last over the distance j: a thread has all keys that meet.
 template <int kSteps>
@@ -109,42 +116,134 @@ void sort_across(const KernelArgs& a, uint64_t* keys, int64_t size, int64_t k, i
   }
 }
 
-// A block for every place in the sorted order; that of an id's first adds up all of its rows, one
-// after the other. Every sum is rounded to T, as the CPU's is. A frequent word has many rows: some
-// are on their way at any time.
-template <class T>
-__global__ void add_rows_kernel(T* table, Stored dy, const uint64_t* keys, int64_t count,
-                                int64_t width) {
-  const int64_t first = blockIdx.x;
-  const uint64_t key = keys[first];
-  const uint32_t id = uint32_t(key >> 32);
-  if (key == kNone64 || (first > 0 && uint32_t(keys[first - 1] >> 32) == id)) return;
-  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
-    T sum = table[id * width + c];
-    int n = kAhead;  // of the next rows so many are the id's
-    for (int64_t p = first; n == kAhead; p += kAhead) {
-      uint64_t next[kAhead];
-      float row[kAhead];
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) next[k] = p + k < count ? keys[p + k] : kNone64;
-      n = 0;
+__device__ uint32_t id_of(uint64_t key) { return uint32_t(key >> 32); }
+// The first of places 0 .. at that has the id of place `at`.
+__device__ int64_t first_of_id(const uint64_t* keys, int64_t at, uint32_t id) {
+  int64_t low = 0;
+  while (low < at) {
+    const int64_t middle = (low + at) / 2;
+    if (id_of(keys[middle]) < id)
+      low = middle + 1;
+    else
+      at = middle;
+  }
+  return low;
+}
+// Where the sum of the run from `place` on lies among those of a frequent id's runs, as a row. Only
+// an id's last run is shorter than kRunRows, and behind it another id's first may begin.
+__device__ int64_t row_of_run(int64_t place, bool is_first) {
+  return 2 * (place / kRunRows) + is_first;
+}
+
+// Sorted rows of dy, to be added to a table.
+template <class T, class D> struct SortedRows {
+  T* table;
+  float* partial;  // sums of the runs of frequent ids
+  const D* dy;
+  const uint64_t* keys;
+  int64_t count, width;
+
+  __device__ bool has(int64_t place, uint32_t id) const {
+    const bool exists = place >= 0 && place < count;
+    return id_of(keys[exists ? place : 0]) == id && exists;
+  }
+};
+
+// A block for every place in the sorted order: those where a run begins add up its rows. Every sum
+// on the table's own row is rounded to T, as the CPU's is.
+template <int N, class T, class D> __global__ void add_rows_kernel(SortedRows<T, D> a) {
+  const int64_t place = blockIdx.x, place_of_lane = place + lane_number();
+  // All at once, as each is far away.
+  const uint64_t key = a.keys[place];
+  const uint64_t key_of_lane = place_of_lane < a.count ? a.keys[place_of_lane] : kNone64;
+  const uint32_t id = id_of(key);
+  const bool is_first = !a.has(place - 1, id);
+  const bool run_before = a.has(place - kRunRows, id), run_behind = a.has(place + kRunRows, id);
+  if (key == kNone64 || (!is_first && !run_before)) return;
+  if (!is_first && (place - first_of_id(a.keys, place, id)) % kRunRows) return;
+  const bool frequent = !is_first || run_behind;
+  const int row_of_lane = int(uint32_t(key_of_lane));
+  const int rows = __popc(__ballot_sync(kAllLanes, id_of(key_of_lane) == id));
+  T* row = a.table + id * a.width;
+  float* run = a.partial + row_of_run(place, is_first) * a.width;
+  for (int64_t first = 0; first < a.width; first += int64_t(blockDim.x) * N) {
+    const int64_t c = first + int64_t(threadIdx.x) * N;
+    const bool exists = c < a.width;
+    float sum[N] = {};
+    if (exists && !frequent) load_columns_at<N>(row + c, sum);
+    for (int r = 0; r < rows; r += kAhead) {
+      float v[kAhead][N];
+      int from[kAhead];
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
-        const bool same = uint32_t(next[k] >> 32) == id;  // which no key of nothing has
-        row[k] = same ? load1(dy, int64_t(uint32_t(next[k])) * width + c) : 0;
-        n += same;
+        from[k] = __shfl_sync(kAllLanes, row_of_lane, r + k < rows ? r + k : r);
       }
+      if (!exists) continue;
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) load_columns_at<N>(a.dy + from[k] * a.width + c, v[k]);
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
-        if (k < n) sum = from_float<T>(to_float(sum) + row[k]);
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          const float next = sum[j] + v[k][j];
+          if (r + k < rows) sum[j] = frequent ? next : as_stored<T>(next);
+        }
       }
     }
-    table[id * width + c] = sum;
+    if (exists && frequent) store_columns_at<N>(run + c, sum);
+    if (exists && !frequent) store_columns_at<N>(row + c, sum);
   }
 }
 
-Prepared prepare_embedding_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = padded(in[1].numel()) * int64_t(sizeof(uint64_t))};
+// A block for every kRunRows places, where one frequent id at most begins: adds its runs to its
+// row.
+template <int N, class T, class D> __global__ void add_runs_kernel(SortedRows<T, D> a) {
+  const int64_t at = int64_t(blockIdx.x) * kRunRows + lane_number();
+  const uint64_t key = at < a.count ? a.keys[at] : kNone64;
+  const bool begins =
+      key != kNone64 && !a.has(at - 1, id_of(key)) && a.has(at + kRunRows, id_of(key));
+  const unsigned found = __ballot_sync(kAllLanes, begins);
+  if (!found) return;
+  const int64_t place = int64_t(blockIdx.x) * kRunRows + __popc((found & (0 - found)) - 1);
+  const uint32_t id = id_of(a.keys[place]);
+  T* row = a.table + id * a.width;
+  for (int64_t first = 0; first < a.width; first += int64_t(blockDim.x) * N) {
+    const int64_t c = first + int64_t(threadIdx.x) * N;
+    const bool exists = c < a.width;
+    float sum[N] = {};
+    if (exists) load_columns_at<N>(row + c, sum);
+    int runs = kWarp;  // of the next ones so many are the id's
+    for (int64_t next = place; runs == kWarp; next += kWarp * kRunRows) {
+      const bool is_there = a.has(next + lane_number() * kRunRows, id);
+      runs = __popc(__ballot_sync(kAllLanes, is_there));
+      for (int r = 0; r < runs && exists; r += kAhead) {
+        float v[kAhead][N];
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k) {
+          const int64_t run = next + (r + k < runs ? r + k : r) * kRunRows;
+          load_columns_at<N>(a.partial + row_of_run(run, run == place) * a.width + c, v[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k) {
+#pragma unroll
+          for (int j = 0; j < N; ++j) {
+            if (r + k < runs) sum[j] = as_stored<T>(sum[j] + v[k][j]);
+          }
+        }
+      }
+    }
+    if (exists) store_columns_at<N>(row + c, sum);
+  }
+}
+
+// Of the runs' sums, which lie behind the keys: two for every kRunRows places.
+int64_t run_bytes(int64_t count, int64_t width) {
+  return 2 * blocks_of(count, kRunRows) * width * int64_t(sizeof(float));
+}
+
+Prepared prepare_embedding_grad(const Device&, SpecSpan in, SpecSpan out, const Attrs&) {
+  const int64_t count = in[1].numel(), keys = padded(count) * int64_t(sizeof(uint64_t));
+  return {.workspace = keys + run_bytes(count, out[0].shape[1])};
 }
 
 void run_embedding_grad(const KernelArgs& a) {
@@ -153,12 +252,13 @@ void run_embedding_grad(const KernelArgs& a) {
   const int64_t chunk = size < kSortedChunk ? size : kSortedChunk;
   const size_t shared = size_t(chunk) * sizeof(uint64_t);
   uint64_t* keys = reinterpret_cast<uint64_t*>(a.workspace);
+  float* partial = reinterpret_cast<float*>(keys + size);
   const cudaStream_t stream = stream_of(a);
-  launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, int64_t(2),
-         chunk, IdKeys{a.input<int32_t>(1), count, rows, padding});
+  launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, int(chunk),
+         int64_t(2), chunk, IdKeys{a.input<int32_t>(1), count, rows, padding});
   for (int64_t k = 2 * chunk; k <= size; k *= 2) {
     sort_across(a, keys, size, k, chunk);
-    launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, k, k,
+    launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, int(chunk), k, k,
            IdKeys{});
   }
   if (const void* sum = input_if_present(a, 2)) {
@@ -166,9 +266,18 @@ void run_embedding_grad(const KernelArgs& a) {
   } else {
     zero_async(a, a.out[0], a.out_spec[0].bytes());
   }
-  by_float_type(a.out_spec[0].dtype, [&, count = count]<class T>(T) {
-    launch(add_rows_kernel<T>, {count}, kThreads, 0, stream, a.output<T>(0),
-           stored(a.in[0], a.in_spec[0]), keys, count, width);
+  const int columns = are_columns_aligned(width, a.in[0], a.out[0]) ? 4 : 1;
+  const int64_t warps = blocks_of(width, kWarp * columns);
+  const int threads = kWarp * int(warps < kThreads / kWarp ? warps : kThreads / kWarp);
+  by_float_type(a.out_spec[0].dtype, [&]<class T>(T) {
+    by_float_type(a.in_spec[0].dtype, [&]<class D>(D) {
+      const SortedRows<T, D> sorted{a.output<T>(0), partial, a.input<D>(0), keys, count, width};
+      with_columns<1, 4>(columns, [&](auto n) {
+        launch(add_rows_kernel<n(), T, D>, {count}, threads, 0, stream, sorted);
+        launch(add_runs_kernel<n(), T, D>, {blocks_of(count, kRunRows)}, threads, 0, stream,
+               sorted);
+      });
+    });
   });
 }
 

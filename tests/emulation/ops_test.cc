@@ -9,6 +9,9 @@
 #include "core/builder.h"
 #include "memory/run/program_set.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_context.h"
+#include "ops/attention/attention_score.h"
+#include "ops/attention/scores.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/cuda_mask.h"
 #include "ops/losses/cross_entropy.h"
@@ -17,6 +20,7 @@
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/embedding.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/op_cases.h"
 #include "tests/support/pinned_pool.h"
@@ -50,11 +54,15 @@ float halves_of(const Case& c) {
   return rounds ? 4 : on_cores(c) || twice ? 2 : 1;
 }
 
-// The loss of wide rows has an order of its own too, for speed.
+// The loss of wide rows, attention's scores of 16 bits and the gradients of frequent words have an
+// order of their own too, for speed.
 bool is_bitwise(const Case& c) {
   if (on_cores(c)) return false;
-  if (c.op != &cross_entropy_op) return !kNotBitwise.count(c.op->name);
-  return c.program.value(c.in[0]).spec.shape[1] < kWideLossRow;
+  const auto spec = [&](size_t k) { return c.program.value(c.in[k]).spec; };
+  if (c.op == &cross_entropy_op) return spec(0).shape[1] < kWideLossRow;
+  if (c.op == &mlp_score_op || c.op == &dot_score_op) return !is_wide_score(spec(0));
+  if (c.op == &embedding_grad_op) return spec(1).numel() < 4096;
+  return !kNotBitwise.count(c.op->name);
 }
 
 class Emulated : public OperatorTest {
