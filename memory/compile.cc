@@ -17,6 +17,7 @@
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
 #include "memory/passes/card_copies.h"
+#include "memory/passes/even_rows.h"
 #include "memory/passes/fuse_recompute.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/passes/layouts.h"
@@ -59,6 +60,10 @@ Made copy_for_card(const Program& p, Context context, std::string* note) {
   return is_card(context) ? card_copies(p, note) : Made();
 }
 
+Made widen_for_card(const Program& p, Context context, std::string* note) {
+  return is_card(context) ? even_rows(p, note) : Made();
+}
+
 // Bits by the kernel that makes the value.
 Made fuse_bits(const Program& p, Context, std::string* note) {
   Program out = fuse_encoders(p, note);
@@ -85,6 +90,7 @@ bool is_chosen(Options o) { return is_planned(o.recompute); }
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
 const Pass kPasses[] = {
+    {"even_rows", widen_for_card, [](Options) { return true; }},
     {"delay", [](const Program& p, Context, std::string* note) { return delay_forward(p, note); },
      [](Options o) { return o.schedule != Schedule::program; }, Keep::if_peak_not_higher},
     {"mirror", recompute_some, [](Options o) { return o.recompute == Recompute::mirror; },

@@ -15,6 +15,7 @@
 #include "memory/front/may_be_faster.h"
 #include "memory/front/unbeaten.h"
 #include "memory/pass.h"
+#include "memory/passes/even_rows.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
 
@@ -361,7 +362,12 @@ Front make_front(const Program& recorded, KernelCache& cache, const StateLayout&
     throw UsageError("[front] memory.manager: " + name_of(options.dynamic.manager) +
                      " decides while it plans; leave it out");
   }
-  return Pool(recorded, cache, layout, options, choices).run();
+  // A card's plans begin so, and no bound may be that of another step.
+  std::optional<Program> wider;
+  if (cache.device().accelerator || (options.profile && options.profile->elsewhere)) {
+    wider = even_rows(recorded);
+  }
+  return Pool(wider ? *wider : recorded, cache, layout, options, choices).run();
 }
 
 }  // namespace pal

@@ -84,7 +84,8 @@ std::unique_ptr<Launch> launch_whole(ProductShape s, int& threads) {
   int axes = s.batch == 1 ? 2 : 4;
   if (may_split_sum(s) && s.batch == 1 && !s.b_layout) {
     axes = 4;
-    s.a[0] = s.m, s.b[0] = s.k * s.n, s.c[0] = s.m * s.n;  // a: (1, k, batch, m)
+    s.a[0] = s.m, s.b[0] = std::max(s.k * s.b[1], s.n * s.b[2]);  // a: (1, k, batch, m)
+    s.c[0] = std::max(s.m * s.c[1], s.n * s.c[2]);
   } else if (may_split_sum(s)) {
     const int64_t blocks = s.batch * ((s.n + kColumnBlock - 1) / kColumnBlock);
     threads = int(std::min<int64_t>(threads, blocks));

@@ -23,10 +23,11 @@ Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 }
 
 void run(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
+  const int64_t rows = a.in_spec[0].shape[0], stride = a.in_spec[0].shape[1];
   const DType type = a.in_spec[0].dtype;
   const int32_t* targets = a.input<int32_t>(1);
   auto& attrs = a.attrs.as<CrossEntropyAttrs>();
+  const int64_t width = attrs.classes_of(a.in_spec[0]);
   const double smoothing = attrs.smoothing;
   double* partial = reinterpret_cast<double*>(a.workspace);  // (chunks, {loss, nll})
   float* lse_out = a.output(2);
@@ -40,16 +41,16 @@ void run(const KernelArgs& a) {
         continue;
       }
       const bool valid = target >= 0 && target < width;
-      const float lse = valid ? log_sum_exp_of_row(a.in[0], type, row * width, width, buffer)
+      const float lse = valid ? log_sum_exp_of_row(a.in[0], type, row * stride, width, buffer)
                               : __builtin_nanf("");
       if (lse_out) lse_out[row] = lse;
       const double of_target =
-          valid ? double(lse) - load_one(a.in[0], type, row * width + target) : double(lse);
+          valid ? double(lse) - load_one(a.in[0], type, row * stride + target) : double(lse);
       nll += of_target;
       loss += (1 - smoothing) * of_target;
       if (smoothing > 0 && a.out[0] && valid) {
         LaneSum sum;
-        each_tile(a.in[0], type, row * width, width, buffer,
+        each_tile(a.in[0], type, row * stride, width, buffer,
                   [&](const float* x, int64_t, int64_t n) {
                     sum.add(n, [&](int64_t e) { return lse - x[e]; });
                   });
@@ -67,11 +68,12 @@ void run(const KernelArgs& a) {
 
 // dloss f32[1], logits, lse, targets, scalars -> dlogits
 void run_grad(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
+  const int64_t rows = a.in_spec[1].shape[0], stride = a.in_spec[1].shape[1];
   const DType type = a.in_spec[1].dtype;
   const float* lses = a.input(2);
   const int32_t* targets = a.input<int32_t>(3);
   auto& attrs = a.attrs.as<CrossEntropyAttrs>();
+  const int64_t width = attrs.classes_of(a.in_spec[1]);
   parallel_chunks(a.queue, rows, kRows, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     // Locals of the chunk: seen through the closure, stores to dx could change them.
@@ -82,7 +84,7 @@ void run_grad(const KernelArgs& a) {
       const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
       const float lse = lses[row];
       for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j), at = row * width + j;
+        const int64_t n = std::min(kTile, width - j), at = row * stride + j;
         float* dx = tile_to_fill(a.out[0], type, at, buffer[1]);
         if (ignored) {
           for (int64_t e = 0; e < n; ++e) dx[e] = 0;
@@ -97,6 +99,7 @@ void run_grad(const KernelArgs& a) {
         }
         if (type != DType::f32) store_tile(a.out[0], type, at, n, dx);
       }
+      for (int64_t j = width; j < stride; ++j) store_one(a.out[0], type, row * stride + j, 0);
     }
   });
 }
@@ -104,10 +107,12 @@ void run_grad(const KernelArgs& a) {
 void check(const TensorSpec& logits, const TensorSpec& targets, const TensorSpec& scalars,
            const Attrs& attrs) {
   const float s = attrs.as<CrossEntropyAttrs>().smoothing;
+  const int64_t classes = attrs.as<CrossEntropyAttrs>().classes;
   require(s >= 0 && s <= 1, "smoothing is ", print_float(s), ": want 0 to 1");
   require(logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
               targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
           logits, ", ", targets, ": want logits (N, V) and targets i32[N]");
+  require(0 <= classes && classes <= logits.shape[1], logits, ": has no ", classes, " classes");
   require(scalars == scalars_spec(), scalars, ": want the step's scalars, ", scalars_spec());
 }
 
@@ -123,6 +128,12 @@ std::vector<Example> examples() {
       {.operands = {example({35, 1030}), example({35}, DType::i32, 0, 1029),
                     step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.2f, 0}},
+      {.operands = {example({5, 40}, DType::bf16), example({5}, DType::i32, 0, 36),
+                    step_scalars_example()},
+       .attrs = CrossEntropyAttrs{0.1f, 0, 37}},
+      {.operands = {example({9, 1040}, DType::bf16), example({9}, DType::i32, 0, 1032),
+                    step_scalars_example()},
+       .attrs = CrossEntropyAttrs{0.1f, 0, 1033}},
       {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0, 0},
        .unread = {0, 1, 0}},
@@ -133,11 +144,14 @@ std::vector<Example> grad_examples() {
   auto one = [](int64_t rows, int64_t width, DType type, CrossEntropyAttrs attrs) {
     return Example{
         .operands = {example({1}), example({rows, width}, type), example({rows}, DType::f32, 2, 5),
-                     example({rows}, DType::i32, 0, float(width - 1)), step_scalars_example()},
+                     example({rows}, DType::i32, 0,
+                             float((attrs.classes ? attrs.classes : width) - 1)),
+                     step_scalars_example()},
         .attrs = attrs};
   };
-  return {one(3, 5, DType::f32, {0, -1}), one(5, 33, DType::bf16, {0.1f, 0}),
-          one(35, 1030, DType::f32, {0.2f, 0}), one(9, 4, DType::f32, {0.1f, 0})};
+  return {one(3, 5, DType::f32, {0, -1}),         one(5, 33, DType::bf16, {0.1f, 0}),
+          one(35, 1030, DType::f32, {0.2f, 0}),   one(9, 4, DType::f32, {0.1f, 0}),
+          one(5, 40, DType::bf16, {0.1f, 0, 37}), one(3, 1040, DType::bf16, {0.2f, 0, 1030})};
 }
 
 }  // namespace

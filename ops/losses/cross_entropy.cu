@@ -21,13 +21,13 @@ struct RowLoss {  // what a warp leaves in shared memory for the chunk's sum
 template <class T>
 __global__ void cross_entropy_kernel(LossSums* partial, float* lse_out, const T* x,
                                      const int32_t* targets, int64_t rows, int64_t width,
-                                     CrossEntropyAttrs attrs, bool wants_loss) {
+                                     int64_t stride, CrossEntropyAttrs attrs, bool wants_loss) {
   RowLoss* all = shared_memory<RowLoss>();
   const int64_t row = row_of_warp();
   RowLoss mine{};
   if (row < rows) {
     const int64_t target = targets[row];
-    const T* logits = x + row * width;
+    const T* logits = x + row * stride;
     const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
     mine.counts = !ignored, mine.valid = target >= 0 && target < width;
     float lse = ignored ? 0 : __builtin_nanf("");
@@ -146,7 +146,7 @@ template <class T> __device__ RowSums row_sums(const T* row, int width) {
 // partial[row] of wide rows.
 template <class T>
 __global__ void cross_entropy_wide_kernel(LossSums* partial, float* lse_out, const T* x,
-                                          const int32_t* targets, int64_t width,
+                                          const int32_t* targets, int64_t width, int64_t stride,
                                           CrossEntropyAttrs attrs) {
   const int64_t row = blockIdx.x, target = targets[row];
   const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
@@ -154,11 +154,11 @@ __global__ void cross_entropy_wide_kernel(LossSums* partial, float* lse_out, con
   LossSums sums{};
   float lse = ignored ? 0 : __builtin_nanf("");
   if (!ignored && valid) {
-    const RowSums all = row_sums(x + row * width, int(width));
+    const RowSums all = row_sums(x + row * stride, int(width));
     if (threadIdx.x) return;
     const double smoothing = double(attrs.smoothing);
     lse = all.most + log(all.exps);
-    sums.nll = double(lse) - double(load(x, row * width + target));
+    sums.nll = double(lse) - double(load(x, row * stride + target));
     sums.loss = (1 - smoothing) * sums.nll;
     if (smoothing > 0) sums.loss += smoothing * (double(lse) - double(all.plain) / double(width));
   } else if (!ignored) {
@@ -180,7 +180,8 @@ __global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossS
 }
 void run_cross_entropy(const KernelArgs& a) {
   static_assert(kRowsPerBlock == 8, "the CPU's chunk");
-  const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
+  const int64_t rows = a.in_spec[0].shape[0], stride = a.in_spec[0].shape[1];
+  const int64_t width = a.attrs.as<CrossEntropyAttrs>().classes_of(a.in_spec[0]);
   const bool wide = width >= kWideLossRow;
   const int64_t chunks = wide ? rows : blocks_of(rows, kRowsPerBlock);
   LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
@@ -188,40 +189,43 @@ void run_cross_entropy(const KernelArgs& a) {
     if (wide) {
       return launch(cross_entropy_wide_kernel<T>, {rows}, kThreads,
                     kThreads / kWarp * sizeof(RowSums), stream_of(a), partial, a.output(2),
-                    a.input<T>(0), a.input<int32_t>(1), width, a.attrs.as<CrossEntropyAttrs>());
+                    a.input<T>(0), a.input<int32_t>(1), width, stride,
+                    a.attrs.as<CrossEntropyAttrs>());
     }
     launch(cross_entropy_kernel<T>, {chunks}, kThreads, kRowsPerBlock * sizeof(RowLoss),
            stream_of(a), partial, a.output(2), a.input<T>(0), a.input<int32_t>(1), rows, width,
-           a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);
+           stride, a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);
   });
   if (!a.out[0] && !a.out[1]) return;
   launch(cross_entropy_finish_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a),
          a.output(0), a.output(1), partial, chunks, a.input<StepScalars>(2));
 }
-Prepared prepare_cross_entropy(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+Prepared prepare_cross_entropy(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs) {
   const int64_t rows = in[0].shape[0];
-  const int64_t sums = in[0].shape[1] >= kWideLossRow ? rows : blocks_of(rows, kRowsPerBlock);
+  const int64_t width = attrs.as<CrossEntropyAttrs>().classes_of(in[0]);
+  const int64_t sums = width >= kWideLossRow ? rows : blocks_of(rows, kRowsPerBlock);
   return {.workspace = sums * int64_t(sizeof(LossSums))};
 }
 
-// dlogits = dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t]); zero in rows that are ignored.
+// dlogits = dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t]); zero in rows that are ignored,
+// and in columns from `classes` on.
 __global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dloss,
                                           const float* lses, const int32_t* targets,
                                           const StepScalars* scalars, int64_t rows, int64_t width,
-                                          CrossEntropyAttrs attrs) {
+                                          int64_t classes, CrossEntropyAttrs attrs) {
   const auto [row, j, at, n] = row_group(rows, width);
   if (n == 0) return;
   const int64_t target = targets[row];
   const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
   const float lse = lses[row], factor = *dloss / scalars->tokens;
-  const float uniform = attrs.smoothing / float(width), rest = 1 - attrs.smoothing;
+  const float uniform = attrs.smoothing / float(classes), rest = 1 - attrs.smoothing;
   float v[kGroup];
   load8(x, at, n, v);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     const float p = exp(v[k] - lse) - uniform;
     const float d = factor * (j + k == target ? p - rest : p);
-    v[k] = ignored ? 0 : d;
+    v[k] = ignored || j + k >= classes ? 0 : d;
   }
   store8(dx, at, n, v);
 }
@@ -233,7 +237,8 @@ template <class T>
 __global__ void cross_entropy_grad_wide_kernel(T* dx, const T* x, const float* dloss,
                                                const float* lses, const int32_t* targets,
                                                const StepScalars* scalars, unsigned across,
-                                               int64_t width, CrossEntropyAttrs attrs) {
+                                               int64_t width, int64_t classes,
+                                               CrossEntropyAttrs attrs) {
   const int64_t row = blockIdx.x / across, before = blockIdx.x % across * kThreads + threadIdx.x;
   T* to = dx + row * width;
   const int skew = int(reinterpret_cast<uintptr_t>(to) % 16 / sizeof(T));
@@ -253,12 +258,12 @@ __global__ void cross_entropy_grad_wide_kernel(T* dx, const T* x, const float* d
       for (int k = 0; k < kGroup; ++k) v[k] = k >= begin && k < end ? load(from, k) : 0;
     }
     const float lse = lses[row], factor = *dloss / scalars->tokens;
-    const float uniform = attrs.smoothing / float(width), rest = 1 - attrs.smoothing;
-    const int64_t hit = target - first;
+    const float uniform = attrs.smoothing / float(classes), rest = 1 - attrs.smoothing;
+    const int64_t hit = target - first, beyond = classes - first;
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
       const float p = exp_near(v[k] - lse) - uniform;
-      v[k] = factor * (k == hit ? p - rest : p);
+      v[k] = k < beyond ? factor * (k == hit ? p - rest : p) : 0;
     }
   }
   if (whole) return store8(whole_groups(to + first), 0, kGroup, v);
@@ -274,13 +279,14 @@ void run_cross_entropy_grad(const KernelArgs& a) {
     return by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
       launch(cross_entropy_grad_wide_kernel<T>, {rows * across}, a, a.output<T>(0), a.input<T>(1),
              a.input(0), a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), unsigned(across),
-             width, a.attrs.as<CrossEntropyAttrs>());
+             width, a.attrs.as<CrossEntropyAttrs>().classes_of(a.in_spec[1]),
+             a.attrs.as<CrossEntropyAttrs>());
     });
   }
   launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width), a.input(0),
          a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
-         a.attrs.as<CrossEntropyAttrs>());
+         a.attrs.as<CrossEntropyAttrs>().classes_of(a.in_spec[1]), a.attrs.as<CrossEntropyAttrs>());
 }
 
 }  // namespace

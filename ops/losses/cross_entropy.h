@@ -11,7 +11,13 @@ extern const OpDef cross_entropy_grad_op, cross_entropy_op;
 struct CrossEntropyAttrs {
   float smoothing = 0;
   int64_t ignore = 0;  // rows with this target count nothing; -1: none
-  auto fields() const { return std::tuple{field("smoothing", smoothing), field("ignore", ignore)}; }
+  // The first columns, which count; zeros follow, in the gradient too. 0: all do.
+  int64_t classes = 0;
+  auto fields() const {
+    return std::tuple{field("smoothing", smoothing), field("ignore", ignore),
+                      field("classes", classes)};
+  }
+  int64_t classes_of(const TensorSpec& logits) const { return classes ? classes : logits.shape[1]; }
 };
 
 // On a GPU, rows of so many classes have a block each, and their sums an order of their own.

@@ -19,6 +19,7 @@ struct ProductState {
   // Copies, behind the product's own workspace.
   bool copy_a = false, copy_b = false, copy_out = false, copy_bias = false;
   int64_t a_at = 0, b_at = 0, out_at = 0, bias_at = 0, mask_at = 0;
+  int64_t bias_row = 0;  // bytes of a bias as the product reads it
 
   bool wants_mask() const { return product->epilogue() == Epilogue::relu_grad; }
 };
@@ -90,7 +91,9 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   s.copy_out = !halves && out != DType::f32;
   shape.in = halves ? a : DType::f32, shape.out = halves ? out : DType::f32;
   // cuBLASLt's bias has the result's type. A step hands over such copies (matmul_card_type).
-  s.copy_bias = shape.bias && in[3].dtype != shape.out;
+  // One that is shorter than the result's rows is copied into one, where the rest is zero.
+  s.copy_bias = shape.bias && (in[3].dtype != shape.out || in[3].numel() != shape.n);
+  s.bias_row = shape.n * bits(shape.out) / 8;
   s.epilogue = epilogue;
   // Copies begin on wide ones.
   ProductBoundaries boundaries;
@@ -110,10 +113,10 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
     return at;
   };
   constexpr int64_t f32 = sizeof(float);
-  s.a_at = reserve(s.copy_a, shape.batch * shape.m * shape.k * f32);
-  s.b_at = reserve(s.copy_b, shape.batch * shape.k * shape.n * f32);
+  s.a_at = reserve(s.copy_a, in[0].numel() * f32);
+  s.b_at = reserve(s.copy_b, in[1].numel() * f32);
   s.out_at = reserve(s.copy_out, shape.batch * shape.m * shape.n * f32);
-  s.bias_at = reserve(s.copy_bias, shape.n * bits(shape.out) / 8);
+  s.bias_at = reserve(s.copy_bias, s.bias_row);
   s.mask_at = reserve(s.wants_mask(), shape.m * lt_mask_leading(shape.n) / 8);
   std::string by = s.product->by();
   if (s.product->epilogue() != epilogue) by += "; relu by a kernel";
@@ -140,8 +143,12 @@ void run_matmul_cuda(const KernelArgs& a) {
   const void* bias = s.epilogue == Epilogue::relu_grad ? nullptr : input_if_present(a, 3);
   if (s.copy_bias) {
     const int64_t n = a.in_spec[3].numel();
-    convert(a, a.workspace + s.bias_at, a.out_spec[0].dtype, bias, a.in_spec[3].dtype, n);
-    bias = a.workspace + s.bias_at;
+    const DType type = s.copy_out ? DType::f32 : a.out_spec[0].dtype;
+    std::byte* const row = a.workspace + s.bias_at;
+    convert(a, row, type, bias, a.in_spec[3].dtype, n);
+    const int64_t behind = n * bits(type) / 8;
+    if (behind < s.bias_row) zero_async(a, row + behind, s.bias_row - behind);
+    bias = row;
   }
   s.product->run(stream_of(a), left, right, sum, out, bias, a.workspace,
                  s.wants_mask() ? mask_of(a, s) : nullptr);

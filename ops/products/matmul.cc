@@ -39,8 +39,13 @@ Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
     Shape rows_a = in[0].shape, rows_b = in[1].shape;
     rows_a = rows_a.without(rows_a.rank() - 1), rows_b = rows_b.without(rows_b.rank() - 1);
     require(rows_a == rows_b, text, ": inner dimensions differ");
-    out = {in[0].shape.back(), in[1].shape.back()};
+    const ProductShape p = matmul_product(in, attrs);
+    require(0 < p.m && p.m <= in[0].shape.back() && 0 < p.n && p.n <= in[1].shape.back(), text,
+            ": ", p.m, " and ", p.n, " columns cannot count");
+    out = {p.m, p.n};
   } else {
+    require(attrs.a_columns == 0 && attrs.b_columns == 0, text,
+            ": all columns count unless a alone is transposed");
     require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2), text,
             ": the transposed and right operands have two axes");
     const int64_t inner = in[0].shape[attrs.ta ? 0 : in[0].shape.rank() - 1];
@@ -51,10 +56,12 @@ Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
   }
   const TensorSpec result{out, attrs.dtype};
   require(!present(in, 2) || in[2] == result, text, " + ", in[2], ": the sum should be ", result);
-  const Shape row{out.back()};
+  require(0 <= attrs.biased && attrs.biased <= out.back(), text, ": has no ", attrs.biased,
+          " columns");
+  const Shape row{attrs.biased ? attrs.biased : out.back()};
   const DType on_card = rounds_bias(in, attrs) ? attrs.dtype : DType::f32;
   require(!present(in, 3) || in[3] == TensorSpec{row} || in[3] == TensorSpec{row, on_card}, text,
-          ": the bias should be f32[", out.back(), "], is ", in.size() > 3 ? in[3] : result);
+          ": the bias should be f32[", row.back(), "], is ", in.size() > 3 ? in[3] : result);
   return {result};
 }
 
@@ -64,7 +71,8 @@ bool rounds_bias(SpecSpan in, const MatmulAttrs& attrs) {
 }
 DType matmul_card_type(size_t operand, SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<MatmulAttrs>();
-  return operand == 3 && rounds_bias(in, attrs) ? attrs.dtype : DType::f32;
+  // A short bias is copied by the kernel, into a row as wide as the result's.
+  return operand == 3 && rounds_bias(in, attrs) && !attrs.biased ? attrs.dtype : DType::f32;
 }
 
 namespace {
@@ -81,10 +89,15 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
   if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
-  if (present(in, 3)) state->copies.bias = reserve_f32_copy(in[3], bytes);
+  if (present(in, 3) && attrs.biased) {
+    state->bias_row = p.n, state->bias_row_at = bytes;
+    bytes += align_up(p.n * int64_t(sizeof(float)));
+  } else if (present(in, 3)) {
+    state->copies.bias = reserve_f32_copy(in[3], bytes);
+  }
   Prepared prepared{.state = state, .workspace = bytes};
   if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && state->copies.b == kNoCopy &&
-      in[1].bytes() <= kLargestPacked) {
+      in[1].bytes() <= kLargestPacked && !attrs.b_columns) {
     prepared.preferred = {nullptr, Product::packed_b(device, p)};
     if (!prepared.preferred[1]) prepared.preferred.clear();
   }
@@ -93,6 +106,8 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
 
 void gradient(GradientArgs& g) {
   auto& attrs = g.attrs<MatmulAttrs>();
+  require_of(matmul_op, !attrs.a_columns && !attrs.b_columns && !attrs.biased,
+             "rows are widened behind the gradients");
   const Val a = g.in(0), b = g.in(1), dy = g.dy();
   if (g.wants(0)) {
     const Val sum = g.take_sum(0);
@@ -144,6 +159,24 @@ std::vector<Example> matmul_examples() {
        .attrs = MatmulAttrs{.tb = true, .dtype = DType::f16}},
       {.operands = {example({67, 129}), example({129, 193}), example({67, 193}), example({193})},
        .attrs = MatmulAttrs{}},
+      // Rows wider than what they hold.
+      {.operands = {constant(example({3, 40}, half)), constant(example({3, 24}, half)),
+                    constant(example({37, 24}))},
+       .attrs = MatmulAttrs{.ta = true, .a_columns = 37}},
+      {.operands = {constant(example({2, 5, 16}, half)), constant(example({2, 5, 40}, half)),
+                    absent_example()},
+       .attrs = MatmulAttrs{.ta = true, .b_columns = 35}},
+      {.operands = {constant(example({2, 5, 7})), constant(example({2, 5, 8})), absent_example()},
+       .attrs = MatmulAttrs{.ta = true, .a_columns = 6, .b_columns = 3}},
+      {.operands = {constant(example({2050, 72}, half)), constant(example({2050, 16}, half)),
+                    absent_example()},
+       .attrs = MatmulAttrs{.ta = true, .a_columns = 67}},
+      {.operands = {constant(example({6, 24}, half)), constant(example({40, 24}, half)),
+                    absent_example(), constant(example({37}))},
+       .attrs = MatmulAttrs{.tb = true, .dtype = half, .biased = 37}},
+      {.operands = {constant(example({6, 7})), constant(example({7, 8})), absent_example(),
+                    constant(example({5}))},
+       .attrs = MatmulAttrs{.biased = 5}},
   };
 }
 
@@ -154,6 +187,8 @@ ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs) {
   ProductShape p;
   p.m = attrs.ta ? a_columns : a_rows, p.k = attrs.ta ? a_rows : a_columns;
   p.n = attrs.tb ? b_rows : b_columns;
+  if (attrs.a_columns) p.m = attrs.a_columns;
+  if (attrs.b_columns) p.n = attrs.b_columns;
   p.a =
       attrs.ta ? std::array<int64_t, 3>{0, 1, a_columns} : std::array<int64_t, 3>{0, a_columns, 1};
   p.b =

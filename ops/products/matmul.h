@@ -11,8 +11,17 @@ extern const OpDef matmul_op;
 struct MatmulAttrs {
   bool ta = false, tb = false;
   DType dtype = DType::f32;  // of the result
+  // Of rows that are wider than what they hold (memory/passes/even_rows.h), 0: all of it. Columns
+  // of a and of b that count, where a alone is transposed; elements of the bias, which the columns
+  // behind them do without.
+  int64_t a_columns = 0, b_columns = 0, biased = 0;
   auto fields() const {
-    return std::tuple{field("ta", ta), field("tb", tb), field("dtype", dtype)};
+    return std::tuple{field("ta", ta),
+                      field("tb", tb),
+                      field("dtype", dtype),
+                      field("a_columns", a_columns),
+                      field("b_columns", b_columns),
+                      field("biased", biased)};
   }
 };
 

@@ -67,6 +67,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
   const int64_t width = a.out_spec[0].numel(), blocks = ceil_div(width, kColumns);
+  const int64_t stride = rows ? a.in_spec[0].numel() / rows : 0;
   const int64_t chunks = std::max<int64_t>(1, ceil_div(rows, kSumRows));
   const DType type = a.out_spec[0].dtype;
   if (width == 0) return;
@@ -78,7 +79,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
         const int64_t c = task / blocks, column = task % blocks * kColumns;
         const int64_t n = std::min(kColumns, width - column);
         alignas(64) float sums[kColumns];
-        sum_runs(x, width, c * kSumRows, std::min(rows, (c + 1) * kSumRows), column, n, sums);
+        sum_runs(x, stride, c * kSumRows, std::min(rows, (c + 1) * kSumRows), column, n, sums);
         store_tile(partial, DType::f32, c * width + column, n, sums);
       }
     });
@@ -91,7 +92,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
       if (chunks > 1)
         sum_chunks(partial, width, chunks, column, n, sums);
       else
-        sum_runs(x, width, 0, rows, column, n, sums);
+        sum_runs(x, stride, 0, rows, column, n, sums);
       if (a.input(1)) {
         const float* so_far = load_tile(a.in[1], type, column, n, buffer);
         for (int64_t j = 0; j < n; ++j) sums[j] = so_far[j] + sums[j];
@@ -183,6 +184,10 @@ const OpDef sum_leading_op{
       require(0 < sum.axes && sum.axes < in[0].shape.rank(), in[0], ": cannot sum over ", sum.axes,
               " axes");
       TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
+      require(0 <= sum.columns && (sum.columns == 0 || out.shape.rank() == 1) &&
+                  sum.columns <= out.shape.back(),
+              in[0], ": has no ", sum.columns, " columns");
+      if (sum.columns) out.shape = {sum.columns};
       require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out, in[0], ", ", in[1],
               ": the sum so far should be ", out);
       return {out};
@@ -190,6 +195,8 @@ const OpDef sum_leading_op{
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
+          require_of(sum_leading_op, g.attrs<SumLeadingAttrs>().columns == 0,
+                     "rows are widened behind the gradients");
           if (g.wants(0)) g.give(0, broadcast_leading(cast(g.dy(), x.dtype), x.shape));
           g.give(1, g.dy());
         },
@@ -207,7 +214,11 @@ const OpDef sum_leading_op{
                  {.operands = {example({9, 67, 131}), example({131})}, .attrs = SumLeadingAttrs{2}},
                  {.operands = {example({3, 20000}), absent_example()}, .attrs = SumLeadingAttrs{1}},
                  {.operands = {example({300, 9000}, DType::bf16), example({9000})},
-                  .attrs = SumLeadingAttrs{1}}},
+                  .attrs = SumLeadingAttrs{1}},
+                 {.operands = {constant(example({5, 40}, DType::bf16)), constant(example({37}))},
+                  .attrs = SumLeadingAttrs{1, DType::f32, 37}},
+                 {.operands = {constant(example({300, 40}, DType::bf16)), absent_example()},
+                  .attrs = SumLeadingAttrs{1, DType::f32, 33}}},
 };
 
 const OpDef sum_all_op{

@@ -19,7 +19,8 @@ constexpr int64_t kSumBlocks = 256;  // two for each of 132 processors, nearly
 // to[chunk, c] = (so_far[c] +) the sum of the chunk's rows: a block has some columns of a chunk, a
 // warp a run of its rows.
 template <int N, class T>
-__global__ void sum_runs_kernel(Stored to, const T* x, int64_t rows, int64_t width, Stored so_far) {
+__global__ void sum_runs_kernel(Stored to, const T* x, int64_t rows, int64_t width, int64_t stride,
+                                Stored so_far) {
   constexpr int kColumns = kWarp * N;
   float* runs = shared_memory<float>();
   const unsigned across = unsigned((width + kColumns - 1) / kColumns);
@@ -30,12 +31,12 @@ __global__ void sum_runs_kernel(Stored to, const T* x, int64_t rows, int64_t wid
   const int count = rows - begin < kSumRun ? int(rows - begin) : int(kSumRun);
   float sum[N] = {};
   if (column < width) {
-    const T* from = x + begin * width + column;
+    const T* from = x + begin * stride + column;
     int r = 0;
     for (; r + kRowsAhead <= count; r += kRowsAhead) {
       float v[kRowsAhead][N];
 #pragma unroll
-      for (int k = 0; k < kRowsAhead; ++k) load_columns_at<N>(from + (r + k) * width, v[k]);
+      for (int k = 0; k < kRowsAhead; ++k) load_columns_at<N>(from + (r + k) * stride, v[k]);
 #pragma unroll
       for (int k = 0; k < kRowsAhead; ++k) {
 #pragma unroll
@@ -44,7 +45,7 @@ __global__ void sum_runs_kernel(Stored to, const T* x, int64_t rows, int64_t wid
     }
     for (; r < count; ++r) {
       float v[N];
-      load_columns_at<N>(from + r * width, v);
+      load_columns_at<N>(from + r * stride, v);
 #pragma unroll
       for (int j = 0; j < N; ++j) sum[j] += v[j];
     }
@@ -98,9 +99,10 @@ void sum_chunks(const KernelArgs& a, const Stored& to, float* partial, int64_t c
   sum_partials(a, to, sums, groups, width, width, so_far);
 }
 
-// Columns of a thread: as many as leave a warp full, and blocks for all of the card's processors.
-template <class T> int columns_to_sum(const T* x, int64_t width, int64_t chunks) {
-  int columns = are_columns_aligned(width, x) ? 4 : 1;
+// Columns of a thread, the last of which may lie behind those that count: as many as leave a warp
+// full, and blocks for all of the card's processors.
+template <class T> int columns_to_sum(const T* x, int64_t width, int64_t stride, int64_t chunks) {
+  int columns = are_columns_aligned(stride, x) ? 4 : 1;
   while (columns > 1 &&
          (width < kWarp * columns || blocks_of(width, kWarp * columns) * chunks < kSumBlocks)) {
     columns /= 2;
@@ -112,16 +114,17 @@ void run_sum_leading(const KernelArgs& a) {
   const int64_t width = a.out_spec[0].numel();
   if (width == 0) return;
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
+  const int64_t stride = rows ? a.in_spec[0].numel() / rows : 0;
   const int64_t chunks = blocks_of(rows, kSumRows);
   const Stored out = stored(a.out[0], a.out_spec[0]);
   const Stored so_far = stored(input_if_present(a, 1), a.out_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const T* x = a.input<T>(0);
-    with_columns<1, 2, 4>(columns_to_sum(x, width, chunks), [&](auto n) {
+    with_columns<1, 2, 4>(columns_to_sum(x, width, stride, chunks), [&](auto n) {
       launch(sum_runs_kernel<n(), T>, {warps_across<n()>(width) * chunks}, kThreads,
              kThreads * n() * sizeof(float), stream_of(a),
-             chunks > 1 ? Stored{.data = partial} : out, x, rows, width,
+             chunks > 1 ? Stored{.data = partial} : out, x, rows, width, stride,
              chunks > 1 ? Stored{} : so_far);
     });
     if (chunks > 1) sum_chunks(a, out, partial, chunks, width, so_far);

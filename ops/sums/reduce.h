@@ -18,7 +18,10 @@ constexpr int64_t kSumRun = 32, kSumRows = 256, kSumChunks = 64;
 struct SumLeadingAttrs {
   int axes = 1;
   DType dtype = DType::f32;  // of the result
-  auto fields() const { return std::tuple{field("axes", axes), field("dtype", dtype)}; }
+  int64_t columns = 0;       // the first of rows, which are summed; 0: all
+  auto fields() const {
+    return std::tuple{field("axes", axes), field("dtype", dtype), field("columns", columns)};
+  }
 };
 struct BroadcastAttrs {
   Shape shape;

@@ -15,7 +15,11 @@ extern const OpDef cast_op, to_bits_op;
 
 struct CastAttrs {
   DType to = DType::f32;
-  auto fields() const { return std::tuple{field("to", to)}; }
+  // Of the result, a matrix with zeros behind x's rows or in columns behind x's; 0: as many as x.
+  int64_t rows = 0, columns = 0;
+  auto fields() const {
+    return std::tuple{field("to", to), field("rows", rows), field("columns", columns)};
+  }
 };
 using BitsAttrs = IntervalAttrs;
 
