@@ -215,9 +215,8 @@ class Driver {
 
 }  // namespace
 
-bool is_card(const PassContext& context) {
-  const std::optional<DeviceProfile>& profile = context.options.profile;
-  return context.cache.device().accelerator || (profile && profile->elsewhere);
+bool is_card(const Device& device, const CompileOptions& options) {
+  return device.accelerator || (options.profile && options.profile->elsewhere);
 }
 
 StorageOptions storage_options(const CompileOptions& options) {

@@ -50,7 +50,10 @@ struct PassContext {
 };
 
 // The step runs on a card, or is planned for one that is not here.
-bool is_card(const PassContext& context);
+bool is_card(const Device& device, const CompileOptions& options);
+inline bool is_card(const PassContext& context) {
+  return is_card(context.cache.device(), context.options);
+}
 
 // When the driver keeps what a pass made; else the program stays as it was, and the report says so.
 enum class Keep : uint8_t {

@@ -364,9 +364,7 @@ Front make_front(const Program& recorded, KernelCache& cache, const StateLayout&
   }
   // A card's plans begin so, and no bound may be that of another step.
   std::optional<Program> wider;
-  if (cache.device().accelerator || (options.profile && options.profile->elsewhere)) {
-    wider = even_rows(recorded);
-  }
+  if (is_card(cache.device(), options)) wider = even_rows(recorded);
   return Pool(wider ? *wider : recorded, cache, layout, options, choices).run();
 }
 

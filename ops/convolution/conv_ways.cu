@@ -233,12 +233,8 @@ std::optional<size_t> ConvWays::fastest_of(const std::vector<Prepared>& ways) co
   const auto room = [&](int64_t wanted) { return std::exchange(bytes, bytes + align_up(wanted)); };
   const int64_t x = room(in_[0].bytes()), dy = room(in_[1].bytes()), dw = room(out_.bytes()),
                 scratch = room(most);
-  std::optional<TrialMemory> memory;
-  try {
-    memory.emplace(device, bytes, false);
-  } catch (const BudgetError&) {
-    return {};
-  }
+  const auto memory = trial_memory_if_room(device, bytes);
+  if (!memory) return {};
   std::byte* const base = memory->at();
   fill_with_numbers(device, base, dw);
   void* const operands[] = {base + x, base + dy};

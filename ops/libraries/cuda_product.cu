@@ -225,12 +225,8 @@ struct CudaProduct::Parts {
     const int64_t a = room(span_of(p.right, p.batch) * in), b = room(span_of(p.left, p.batch) * in),
                   c = room(span_of(p.result, p.batch) * out), row = room(shape.n * out),
                   scratch = room(library_workspace(most));
-    std::optional<TrialMemory> memory;
-    try {
-      memory.emplace(device, bytes, false);
-    } catch (const BudgetError&) {
-      return {};
-    }
+    const auto memory = trial_memory_if_room(device, bytes);
+    if (!memory) return {};
     std::byte* const base = memory->at();
     fill_with_numbers(device, base, bytes);
     const std::optional<size_t> fastest = fastest_call(device, found.size(), [&](size_t i) {

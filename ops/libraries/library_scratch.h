@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/accelerator.h"
 
@@ -35,5 +36,14 @@ class TrialMemory {
   Accelerator& device_;
   std::byte* at_;
 };
+
+// Null where the device has no room for it, which asks nobody to make any.
+inline std::unique_ptr<TrialMemory> trial_memory_if_room(Accelerator& device, int64_t bytes) {
+  try {
+    return std::make_unique<TrialMemory>(device, bytes, false);
+  } catch (const BudgetError&) {
+    return nullptr;
+  }
+}
 
 }  // namespace pal

@@ -4,22 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "core/scalars.h"
-#include "memory/run/program_set.h"
 #include "ops/losses/cross_entropy.h"
 #include "tests/emulation/fixture.h"
-#include "tests/support/state_bytes.h"
-#include "train/loop/initialise.h"
-#include "train/loop/step_program.h"
-#include "train/translation/translation_model.h"
+#include "tests/emulation/small_translator.h"
 
 namespace pal::test {
 namespace {
 
 constexpr int64_t kLength = 10, kBatch = 14, kVocab = 477, kWide = 480;
-constexpr int kSteps = 3;  // run, recorded, replayed
 
 const char* const kModels[] = {
     "{type: transformer, hidden: 32, ffn: 24, heads: 2, encoder_layers: 1, decoder_layers: 1, "
@@ -32,50 +24,19 @@ const char* const kModels[] = {
     "tie_embeddings: target}",
 };
 
-Program recorded(const char* model, const std::string& precision) {
-  const Config config = parse_config(
-      std::string("model: ") + model + "\ndata: {shared_vocabulary: true}\ntrain: {steps: 1}",
-      "even.yaml");
-  const TranslationModel translation = translation_model(config, kVocab, kVocab);
-  TrainConfig train;
-  train.precision = precision;
-  return record_step(
-      [&](Builder& b, Val s) {
-        return Recorded{translation.loss(b, {kLength, kLength, kBatch}, s, true).loss};
-      },
-      train, MicroBatch::only);
-}
-
-struct Trained {
-  std::vector<float> losses;
-  std::string weights;
+struct Trained : TrainedTranslator {
   int wide = 0;  // losses of wide rows
 };
 Trained train(const char* model, const Device& device, const CompileOptions& options) {
-  ProgramSet programs(options, device);
-  Executable& step = programs.add("step", recorded(model, "bf16"));
-  initialise(programs, 5);
-  Trained out;
-  for (const Node& node : step.program().nodes) {
+  const std::string config =
+      std::string("model: ") + model + "\ndata: {shared_vocabulary: true}\ntrain: {steps: 1}";
+  Trained out{train_three_steps(
+      {.config = config, .precision = "bf16", .length = kLength, .batch = kBatch, .vocab = kVocab},
+      device, options)};
+  for (const Node& node : out.program.nodes) {
     if (node.op != &cross_entropy_op) continue;
-    out.wide += step.program().value(node.in[0]).spec.shape[1] == kWide;
+    out.wide += out.program.value(node.in[0]).spec.shape[1] == kWide;
   }
-  for (int i = 0; i < kSteps; ++i) {
-    for (const NamedValue& in : step.program().inputs) {
-      const TensorSpec& spec = step.program().value(in.value).spec;
-      auto* to = reinterpret_cast<int32_t*>(step.input(in.name));
-      if (in.name == kScalarsInput) continue;
-      for (int64_t e = 0; e < spec.numel(); ++e) {  // lengths, or words
-        to[e] = int32_t(spec.shape.rank() == 1 ? kLength - e % 4 : 2 + (e * 7 + e / 5) % 475);
-      }
-    }
-    const StepScalars scalars{
-        .learning_rate = 0.01f, .step = i, .seed_low = 9, .tokens = kLength * kBatch};
-    std::memcpy(step.input(kScalarsInput), &scalars, sizeof scalars);
-    step.run();
-    out.losses.push_back(*step.output("loss"));
-  }
-  out.weights += state_bytes(programs);
   return out;
 }
 
@@ -101,7 +62,7 @@ TEST_F(EvenRows, LossesAreTheProcessorsButForRounding) {
     const Trained narrow = train(model, cpu_device(1), {}), wide = train(model, cuda_device(), {});
     EXPECT_EQ(narrow.wide, 0) << model;
     EXPECT_EQ(wide.wide, 1) << model;
-    for (size_t i = 0; i < kSteps; ++i) {
+    for (size_t i = 0; i < narrow.losses.size(); ++i) {
       EXPECT_NEAR(wide.losses[i], narrow.losses[i], 0.01f * narrow.losses[i]) << model;
     }
     EXPECT_EQ(narrow.weights.size(), wide.weights.size()) << "a checkpoint has the same tensors";

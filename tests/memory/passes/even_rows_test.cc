@@ -16,12 +16,12 @@
 namespace pal::test {
 namespace {
 
-struct Layer {
+struct OutputLayer {
   bool by_row = true, biased = false, added = false, reads_logits = false, reads_weights = false;
   int64_t rows = 300, classes = 477, chunks = 1;
 };
 
-Program step(const Layer& layer) {
+Program step(const OutputLayer& layer) {
   Builder b;
   b.read_weights_as(DType::bf16, cast);
   const int64_t classes = layer.classes, hidden = 16;
