@@ -25,9 +25,14 @@ namespace pal {
 template <class T> struct Field {
   const char* name;
   T value;
+  bool printed = true;
   bool operator==(const Field& other) const { return value == other.value; }
 };
 template <class T> Field<T> field(const char* name, T value) { return {name, value}; }
+// One that most nodes do without: printed where it is set.
+template <class T> Field<T> rare_field(const char* name, T value) {
+  return {name, value, value != T{}};
+}
 
 struct NoAttrs {
   auto fields() const { return std::tuple<>{}; }
@@ -86,6 +91,7 @@ class Attrs {
     std::string print() const override {
       std::string out;
       auto one = [&](const auto& f) {
+        if (!f.printed) return;
         if (!out.empty()) out += ' ';
         out += f.name, out += '=', out += text(f.value);
       };

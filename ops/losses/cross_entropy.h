@@ -15,7 +15,7 @@ struct CrossEntropyAttrs {
   int64_t classes = 0;
   auto fields() const {
     return std::tuple{field("smoothing", smoothing), field("ignore", ignore),
-                      field("classes", classes)};
+                      rare_field("classes", classes)};
   }
   int64_t classes_of(const TensorSpec& logits) const { return classes ? classes : logits.shape[1]; }
 };

@@ -19,9 +19,9 @@ struct MatmulAttrs {
     return std::tuple{field("ta", ta),
                       field("tb", tb),
                       field("dtype", dtype),
-                      field("a_columns", a_columns),
-                      field("b_columns", b_columns),
-                      field("biased", biased)};
+                      rare_field("a_columns", a_columns),
+                      rare_field("b_columns", b_columns),
+                      rare_field("biased", biased)};
   }
 };
 

@@ -20,7 +20,7 @@ struct SumLeadingAttrs {
   DType dtype = DType::f32;  // of the result
   int64_t columns = 0;       // the first of rows, which are summed; 0: all
   auto fields() const {
-    return std::tuple{field("axes", axes), field("dtype", dtype), field("columns", columns)};
+    return std::tuple{field("axes", axes), field("dtype", dtype), rare_field("columns", columns)};
   }
 };
 struct BroadcastAttrs {

@@ -18,7 +18,7 @@ struct CastAttrs {
   // Of the result, a matrix with zeros behind x's rows or in columns behind x's; 0: as many as x.
   int64_t rows = 0, columns = 0;
   auto fields() const {
-    return std::tuple{field("to", to), field("rows", rows), field("columns", columns)};
+    return std::tuple{field("to", to), rare_field("rows", rows), rare_field("columns", columns)};
   }
 };
 using BitsAttrs = IntervalAttrs;

@@ -75,16 +75,15 @@ Program small(Builder& b) {
 
 TEST(Print, OneLineANode) {
   Builder b;
-  EXPECT_EQ(print(small(b)),
-            "input %0 x : f32[2,4]\n"
-            "state %1 layer/w : f32[4,4] weight -> %5\n"
-            "forward %2 = matmul(%0, %1, _) ta=false tb=false dtype=f32 a_columns=0 b_columns=0 "
-            "biased=0 : f32[2,4]  # layer/rnn t=3\n"
-            "forward %3 = tanh(%2) : f32[2,4]  # layer/rnn t=3\n"
-            "forward %4 = matmul(%0, %3, _) ta=true tb=false dtype=f32 a_columns=0 b_columns=0 "
-            "biased=0 : f32[4,4]  # layer/rnn t=3\n"
-            "update %5 = assign(%1, %4, _) gated=false : f32[4,4]  # layer/rnn t=3\n"
-            "output %3 loss\n");
+  EXPECT_EQ(
+      print(small(b)),
+      "input %0 x : f32[2,4]\n"
+      "state %1 layer/w : f32[4,4] weight -> %5\n"
+      "forward %2 = matmul(%0, %1, _) ta=false tb=false dtype=f32 : f32[2,4]  # layer/rnn t=3\n"
+      "forward %3 = tanh(%2) : f32[2,4]  # layer/rnn t=3\n"
+      "forward %4 = matmul(%0, %3, _) ta=true tb=false dtype=f32 : f32[4,4]  # layer/rnn t=3\n"
+      "update %5 = assign(%1, %4, _) gated=false : f32[4,4]  # layer/rnn t=3\n"
+      "output %3 loss\n");
 }
 
 TEST(Print, GraphvizHasEveryNodeAndEdge) {
@@ -124,8 +123,7 @@ TEST(Print, AbsentOutputsQueuesWaitsAndStorages) {
   p.node(2).step = kNone;
   EXPECT_EQ(print_node(p, 1), "forward %3 = tanh(%2) : f32[2,4] on q2 after n0  # layer/rnn t=3");
   EXPECT_EQ(print_node(p, 2),
-            "forward _ = matmul(%0, %3, _) ta=true tb=false dtype=f32 a_columns=0 b_columns=0 "
-            "biased=0 : _ after n0 after n1");
+            "forward _ = matmul(%0, %3, _) ta=true tb=false dtype=f32 : _ after n0 after n1");
   Storages storages;
   storages.of = ByValue<StorageId>(p.values.size(), 7);
   storages.offset = ByValue<int64_t>(p.values.size(), 0);
