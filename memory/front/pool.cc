@@ -68,6 +68,26 @@ void count_maps(const Compiled& step, const Plan& plan, FrontPoint& point) {
   point.host = plan.host().bytes;
 }
 
+bool copies(const CompileOptions& options) {
+  return options.profile->link > 0 && options.host_budget != 0;
+}
+// As choices and bounds see it: without copies, a device without a link.
+DeviceProfile link_for_copies(const CompileOptions& options) {
+  DeviceProfile device = *options.profile;
+  if (!copies(options)) device.link = device.link_both = 0;
+  return device;
+}
+
+void bound(Front& front, const Program& recorded, const StateLayout& layout,
+           const CompileOptions& plain) {
+  if (plain.profile->times) return;  // bounds are of the profile's roofline
+  std::vector<int64_t> bytes;
+  for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
+  const Bounds bounds = bounds_of(recorded, layout, plain, link_for_copies(plain), bytes);
+  for (size_t i = 0; i < bounds.ms.size(); ++i) front.points[i].bound_ms = bounds.ms[i];
+  front.floor.bytes = std::min(front.floor.bytes, bounds.least_bytes);
+}
+
 class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
@@ -76,8 +96,8 @@ class Pool {
         cache_(cache),
         layout_(layout),
         plain_(without_techniques(options)),
-        choices_(choices) {
-    if (!plain_.profile) plain_.profile = priced_device(options);
+        choices_(choices),
+        copies_(copies(plain_)) {
     for (ValueId v : recorded_.values.ids()) recorded_.value(v).origin = v;
   }
 
@@ -97,30 +117,19 @@ class Pool {
     add_deep();
     place_pool();
     place_again();
-    if (has_link()) add_swapped(front.floor.bytes);
+    if (copies_) add_swapped(front.floor.bytes);
     place_pool();
     add_techniques();
     for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     place_pool();
-    std::vector<FrontPoint> points;
-    for (Placed& each : placed_) points.push_back(std::move(each.point));
-    front.points = unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
-    std::reverse(front.points.begin(), front.points.end());
+    for (Placed& each : placed_) front.points.push_back(std::move(each.point));
+    front.keep_unbeaten();
     // A node may lie in place, or be fused otherwise, where others keep nothing for later.
     front.floor.bytes = std::min(front.floor.bytes, front.points.front().bytes);
-    bound(front);
     return front;
   }
 
  private:
-  void bound(Front& front) const {
-    if (plain_.profile->times) return;  // bounds are of the profile's roofline
-    std::vector<int64_t> bytes;
-    for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
-    const Bounds bounds = bounds_of(recorded_, layout_, plain_, *plain_.profile, bytes);
-    for (size_t i = 0; i < bounds.ms.size(); ++i) front.points[i].bound_ms = bounds.ms[i];
-    front.floor.bytes = std::min(front.floor.bytes, bounds.least_bytes);
-  }
   Unplaced judged(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
     auto passed = std::make_shared<Compiled>();
     Unplaced out{.options = std::move(options), .from = std::move(from)};
@@ -158,8 +167,6 @@ class Pool {
     return {fixed + *largest, layer_of(step.program, step.program.node(node))};
   }
 
-  bool has_link() const { return plain_.profile->link > 0; }
-
   void add_techniques() {
     PassMemory memory;
     CompileOptions one = plain_;
@@ -171,7 +178,7 @@ class Pool {
     for (const double part : kFrontOverheads) {
       one.recompute_options.overhead = part;
       add(one, echo_at(part), &memory);
-      if (!has_link()) continue;
+      if (!copies_) continue;
       CompileOptions swapped = one;
       swapped.swap.method = Swap::planned;
       add(swapped, echo_at(part) + ", swapped", &memory);
@@ -180,7 +187,7 @@ class Pool {
     one.encode = kBits;
     add(one, "bits");
     if (choices_.lossy) add_rounded();
-    if (!has_link()) return;
+    if (!copies_) return;
     one = plain_;
     for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
       one.swap.method = method;
@@ -244,7 +251,8 @@ class Pool {
   void add_chosen(int64_t least) {
     CompileOptions chosen = plain_;
     chosen.recompute = Recompute::chosen, chosen.place_effort = kGreedily;
-    for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least - foreign_)) {
+    for (Chosen& each :
+         choose_plans(recorded_, chosen, link_for_copies(plain_), least - foreign_)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};
       if (!each.away.empty()) {
@@ -328,6 +336,7 @@ class Pool {
   const StateLayout& layout_;
   CompileOptions plain_;
   FrontChoices choices_;
+  bool copies_;
   std::vector<Unplaced> pool_;
   std::vector<Placed> placed_;
   int64_t foreign_ = 0;  // state and inputs of the set that the program does not carry
@@ -344,6 +353,11 @@ CompileOptions without_techniques(CompileOptions options) {
   options.encode = {}, options.swap = {.vdnn = options.swap.vdnn};
   options.budget.reset(), options.must_fit = false;
   return options;
+}
+
+void Front::keep_unbeaten() {
+  points = unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
+  std::reverse(points.begin(), points.end());
 }
 
 const FrontPoint* Front::pick(const FrontLimits& limits) const {
@@ -365,7 +379,23 @@ Front make_front(const Program& recorded, KernelCache& cache, const StateLayout&
   // A card's plans begin so, and no bound may be that of another step.
   std::optional<Program> wider;
   if (is_card(cache.device(), options)) wider = even_rows(recorded);
-  return Pool(wider ? *wider : recorded, cache, layout, options, choices).run();
+  const Program& step = wider ? *wider : recorded;
+  CompileOptions plain = without_techniques(options);
+  if (!plain.profile) plain.profile = priced_device(options);
+  Front front = Pool(step, cache, layout, plain, choices).run();
+  if (plain.host_budget && copies(plain)) {
+    CompileOptions without = plain;
+    without.host_budget = 0;
+    Front other = Pool(step, cache, layout, without, choices).run();
+    for (FrontPoint& point : other.points) {
+      point.options.host_budget = plain.host_budget;  // there is nothing to limit
+      front.points.push_back(std::move(point));
+    }
+    front.keep_unbeaten();
+    front.floor.bytes = std::min(front.floor.bytes, other.floor.bytes);
+  }
+  bound(front, step, layout, plain);
+  return front;
 }
 
 }  // namespace pal

@@ -7,6 +7,9 @@
 // matter to what is picked; a technique is judged by its bytes alive, which no placement goes
 // below, and by its predicted time, and is placed where no other plan beats that. So pick() is
 // never slower than a technique alone that fits, and never slower with a larger budget.
+//
+// A plan with copies takes the place of a slower one without. Where the host's memory does not do
+// for what was picked, the front of a host_budget says what else there is.
 #pragma once
 #include <limits>
 #include <string>
@@ -56,6 +59,8 @@ struct Front {
   double plain_ms = 0;  // of the step as it was recorded
   std::vector<FrontAlone> alone;
 
+  // Of the points in any order, those that no other beats, ascending in bytes.
+  void keep_unbeaten();
   // The fastest within the limits; null where there is none.
   const FrontPoint* pick(const FrontLimits& limits) const;
   double overhead(const FrontPoint& point) const { return point.step_ms / plain_ms - 1; }
@@ -73,8 +78,10 @@ struct FrontChoices {
 CompileOptions without_techniques(CompileOptions options);
 
 // `options`: what every candidate has (schedule, in-place, host_budget, profile); what they ask of
-// recomputation, encodings, swapping and a budget does not count. Without a profile, times are
-// those of the card that echo goes by. UsageError where a dynamic manager is asked for.
+// recomputation, encodings, swapping and a budget does not count. With a host_budget copies take no
+// more, and what there is without copies is among the points; at 0 nothing is copied. Without a
+// profile, times are those of the card that echo goes by. UsageError where a dynamic manager is
+// asked for.
 Front make_front(const Program& recorded, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options, const FrontChoices& choices = {});
 

@@ -1,6 +1,8 @@
 // Looking up, choosing, and saying what was chosen.
 #include "train/loop/auto_plan.h"
 
+#include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -49,6 +51,36 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
   return made;
 }
 
+namespace {
+
+// Bytes of the host as fronts are kept for: what is free changes all the time.
+int64_t rounded_down(int64_t bytes) {
+  if (bytes <= 0) return 0;
+  const int below = std::max(int(std::bit_width(uint64_t(bytes))) - 3, 0);
+  return bytes >> below << below;
+}
+
+}  // namespace
+
+std::shared_ptr<const MadeFront> AutoPlanner::front_within(const Program& recorded,
+                                                           KernelCache& kernels,
+                                                           const StateLayout& layout,
+                                                           const FrontLimits& limits,
+                                                           bool anew) const {
+  auto all = front(recorded, kernels, layout, anew);
+  const FrontPoint* own = all->front.pick(limits);
+  const FrontPoint* fastest = all->front.pick({.device = limits.device, .step_ms = limits.step_ms});
+  if (own == fastest) return all;
+  AutoPlanner fewer = *this;
+  fewer.options_.host_budget =
+      std::min(rounded_down(limits.host), options_.host_budget.value_or(limits.host));
+  auto within = std::make_shared<MadeFront>(*fewer.front(recorded, kernels, layout, anew));
+  within->seconds += all->seconds;
+  const FrontPoint* other = within->front.pick(limits);
+  if (!other || (own && own->step_ms <= other->step_ms)) return all;
+  return within;
+}
+
 CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits) {
   CompileOptions options = point.options;
   if (point.bytes > limits.device) {
@@ -86,11 +118,11 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
   out.step = compile(recorded, kernels, layout, plain);
   const bool fits = out.step.plan.device().bytes <= limits.device;
   if (fits && !may_be_faster(recorded, kernels, layout, options_)) return out;
-  out.made = front(recorded, kernels, layout);
+  out.made = front_within(recorded, kernels, layout, limits);
   if (choose(out, recorded, kernels, layout, limits)) return out;
   if (out.made->cached) {
     log_info("a front that was kept holds other plans than it says; it is made anew");
-    out.made = front(recorded, kernels, layout, true);
+    out.made = front_within(recorded, kernels, layout, limits, true);
     if (choose(out, recorded, kernels, layout, limits)) return out;
   }
   throw ProgramError("[auto] " + out.point().from + ": the front says " +

@@ -45,6 +45,11 @@ class AutoPlanner {
   // `anew`: made in any case.
   std::shared_ptr<const MadeFront> front(const Program& recorded, KernelCache& kernels,
                                          const StateLayout& layout, bool anew = false) const;
+  // The same, or where its fastest plan takes more of the host's memory than there is, that of a
+  // host_budget, if one of its plans is faster than what is left.
+  std::shared_ptr<const MadeFront> front_within(const Program& recorded, KernelCache& kernels,
+                                                const StateLayout& layout,
+                                                const FrontLimits& limits, bool anew = false) const;
   AutoPlan plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
                 const FrontLimits& limits) const;
   const CompileOptions& options() const { return options_; }

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "memory/front/unbeaten.h"
 #include "train/loop/step_program.h"
 
 namespace pal {
@@ -82,7 +81,6 @@ const std::pair<Recording, Program>& FrontOfAll::of(const FrontPoint& point) con
 FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
                         const AutoPlanner& planner, KernelCache& kernels) {
   FrontOfAll out;
-  std::vector<FrontPoint> all;
   for (Recording& recording : recordings_of(config)) {
     const Config& own = recording.config;
     Program program = record_plan_step(*task.variant(own), own, bucket);
@@ -98,12 +96,11 @@ FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_
     out.made.cached &= made->cached, out.made.seconds += made->seconds;
     for (FrontPoint point : made->front.points) {
       point.recording = recording.name;
-      all.push_back(std::move(point));
+      out.made.front.points.push_back(std::move(point));
     }
     out.programs.emplace_back(std::move(recording), std::move(program));
   }
-  out.made.front.points = unbeaten(std::move(all), &FrontPoint::step_ms, &FrontPoint::bytes);
-  std::reverse(out.made.front.points.begin(), out.made.front.points.end());
+  out.made.front.keep_unbeaten();
   return out;
 }
 

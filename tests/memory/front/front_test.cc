@@ -96,6 +96,43 @@ TEST(Front, FastestThatFitsWithTheSameBits) {
   EXPECT_GT(below_all, 0);
 }
 
+// A plan that copies takes the place of a slower one that does not. With less of the host's memory
+// the front has both, and so no less than without a link.
+TEST(Front, WithinTheHostsMemoryIsAllThatThereIsWithoutCopies) {
+  KernelCache cache{Device{}};
+  int dropped = 0, with_copies = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const std::string where = "seed " + std::to_string(seed);
+    const Program step = random_network(seed, {.layers = 8, .batch = 16, .width = 32});
+    const StateLayout layout(step);
+    CompileOptions options = on_card(1e8);
+    const Front whole = make_front(step, cache, layout, options);
+    options.host_budget = 0;
+    const Front none = make_front(step, cache, layout, options);
+    ASSERT_TRUE(same_points(none, make_front(step, cache, layout, on_card(0)))) << where;
+    options.host_budget = whole.points.front().host / 2;
+    const Front part = make_front(step, cache, layout, options);
+    for (const FrontPoint& point : none.points) {
+      ASSERT_EQ(point.offloaded, 0) << where;
+      const FrontPoint* pick = part.pick({.device = point.bytes, .host = *options.host_budget});
+      ASSERT_TRUE(pick) << where << " " << point.from;
+      ASSERT_LE(pick->step_ms, point.step_ms) << where << " " << point.from;
+      const FrontPoint* beside = whole.pick({.device = point.bytes, .host = 0});
+      dropped += !beside || beside->step_ms > point.step_ms;
+    }
+    for (const FrontPoint& point : part.points) {
+      const Compiled c = compile(step, cache, layout, point.options);
+      ASSERT_EQ(c.plan.device().bytes, point.bytes) << where << " " << point.from;
+      ASSERT_EQ(c.time->step_ms, point.step_ms) << where << " " << point.from;
+      ASSERT_LE(c.plan.host().bytes, *options.host_budget) << where << " " << point.from;
+      ASSERT_LE(point.bound_ms, point.step_ms) << where << " " << point.from;
+      with_copies += point.offloaded > 0;
+    }
+  }
+  EXPECT_GT(dropped, 0);
+  EXPECT_GT(with_copies, 0);
+}
+
 // Where all that may run again does, copies free what is left.
 TEST(Front, CopiesReachBelowWhatRunsAgain) {
   KernelCache cache{Device{}};
