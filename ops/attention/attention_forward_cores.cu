@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     const CoreDropout drop{a};
     const int first = int(blockIdx.x % tiles) * kCoreRows;
     const int t = first + warp_number() * kWarpRows;
+    const bool idle = t >= a.queries;
     const auto last = int(head.visible(first + kCoreRows - 1, 0, a.keys));
     uint32_t query[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.q, first);
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     KeyTiles<S, kKeys> tiles_of_keys(head, shared, a.k, a.v, last);
     for (int j = 0; j < last; j += kKeys) {
       const uint32_t* keys = tiles_of_keys.at(j);
-      if (t >= a.queries) continue;  // the whole warp: it fetches for others
+      if (idle) continue;  // the whole warp: it fetches for others
       const KeptRows<kKeys> kept(drop, head, t, j);
       float p[kKeys / 8][4] = {}, shrink[2];
       multiply_rows<M, S::kSteps>(p, held(query), keys, S::kPitch);

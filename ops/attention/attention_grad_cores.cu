@@ -209,6 +209,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     const CoreDropout drop{a.call};
     const int first = int(blockIdx.x % tiles) * kCoreRows;
     const int t = first + warp_number() * kWarpRows;
+    const bool idle = t >= a.call.queries;
     const auto last = int(head.visible(first + kCoreRows - 1, 0, a.call.keys));
     const float scale = a.call.scale * kLog2E, kept_scale = drop.scale();
     uint32_t query[S::kSteps][4], dout[S::kSteps][4];
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     KeyTiles<S, S::kGradKeys> tiles_of_keys(head, shared, a.call.k, a.call.v, last);
     for (int j = 0; j < last; j += S::kGradKeys) {
       const uint32_t* keys = tiles_of_keys.at(j);
-      if (t >= a.call.queries) continue;  // the whole warp: it fetches for others
+      if (idle) continue;  // the whole warp: it fetches for others
       const KeptRows<S::kGradKeys> kept(drop, head, t, j);
       float score[S::kGradKeys / 8][4] = {}, ds[S::kGradKeys / 8][4] = {};
       multiply_rows<M, S::kSteps>(score, held(query), keys, S::kPitch);

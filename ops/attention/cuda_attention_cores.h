@@ -109,8 +109,8 @@ template <class S, int kKeys> class KeyTiles {
  private:
   // Tile by tile, so that where a tile lies is one sum. Keys and values have one pitch.
   __device__ void fetch(uint32_t* to, int j) {
-    S::template load_at<kKeys>(head_, to, k_, at_, k_.pitch, head_.limit - j);
-    S::template load_at<kKeys>(head_, to + kTile, v_, at_, k_.pitch, head_.limit - j);
+    S::template load_at<kKeys>(head_, to, k_, at_, k_.pitch, last_ - j);
+    S::template load_at<kKeys>(head_, to + kTile, v_, at_, k_.pitch, last_ - j);
     at_ += kKeys * head_.a.batch * k_.pitch;
   }
 
