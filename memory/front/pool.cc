@@ -210,6 +210,7 @@ class Pool {
       for (int i = 1; i <= kSwappedSizes && tries-- > 0; ++i) {
         options.budget = int64_t(double(point.bytes) * std::pow(whole, double(i) / kSwappedSizes));
         add(options, point.from + ", swapped");
+        if (pool_.back().alive > *options.budget) break;  // as low as copies bring it
       }
     }
   }

@@ -9,12 +9,13 @@ namespace {
 class Planner {
  public:
   Planner(const std::vector<SwapUnit>& units, const SwapCosts& times, int64_t target, SwapRank rank,
-          int64_t host_room)
+          int64_t host_room, bool below)
       : units_(units),
         t_(times),
         target_(target),
         rank_(rank),
         host_room_(host_room),
+        below_(below),
         during_(times.during),
         after_(times.after),
         copied_(units.size(), 0) {
@@ -37,6 +38,7 @@ class Planner {
     for (const auto& [unit, gap] : chosen) {
       if (has_room(unit)) take(unit, gap);
     }
+    if (!below_) raise_target();
     return timed();
   }
 
@@ -83,7 +85,9 @@ class Planner {
     return 0;
   }
 
-  // The highest node, and the best unit idle there, until nothing is above the target.
+  // The highest node, and the best unit idle there, until nothing is above the target. Where
+  // nothing more is idle, the target is what is left there; or, below that, others go on, so many
+  // more as there are nodes.
   void choose() {
     struct Option {
       size_t unit;
@@ -100,7 +104,9 @@ class Planner {
                      [](const Option& a, const Option& b) { return a.rank > b.rank; });
     std::vector<char> taken(options.size(), 0);
     ByNode<char> given_up(during_.size(), 0);
-    while (true) {
+    bool reached = true;
+    size_t beyond = 0;
+    while (beyond < during_.size()) {
       NodeId peak = kNone;
       for (NodeId n : during_.ids()) {
         if (!given_up[n] && over(n) > 0 && (peak == kNone || over(n) > over(peak))) peak = n;
@@ -112,12 +118,18 @@ class Planner {
         if (!taken[i] && o.gap.after < peak && peak < o.gap.before && has_room(o.unit)) best = i;
       }
       if (best == options.size()) {
-        given_up[peak] = 1;
+        if (!below_) return raise_target();
+        given_up[peak] = 1, reached = false;
         continue;
       }
       taken[best] = 1;
       take(options[best].unit, options[best].gap);
+      beyond += !reached;
     }
+  }
+  // To what the highest node has.
+  void raise_target() {
+    for (NodeId n : during_.ids()) target_ += std::max<int64_t>(over(n), 0);
   }
 
   void take(size_t unit, const Gap& gap) {
@@ -224,9 +236,10 @@ class Planner {
 
   const std::vector<SwapUnit>& units_;
   const SwapCosts& t_;
-  const int64_t target_;
+  int64_t target_;
   const SwapRank rank_;
   int64_t host_room_;
+  const bool below_;
   ByNode<int64_t> during_, after_;
   ByNode<double> start_;
   double end_ = 0;
@@ -237,14 +250,15 @@ class Planner {
 }  // namespace
 
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
-                                int64_t target, SwapRank rank, int64_t host_room) {
-  return Planner(units, times, target, rank, host_room).run();
+                                int64_t target, SwapRank rank, int64_t host_room, bool below) {
+  return Planner(units, times, target, rank, host_room, below).run();
 }
 
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units,
                                 const std::vector<std::pair<size_t, Gap>>& chosen,
-                                const SwapCosts& times, int64_t target, int64_t host_room) {
-  return Planner(units, times, target, SwapRank::earliest, host_room).run(chosen);
+                                const SwapCosts& times, int64_t target, int64_t host_room,
+                                bool below) {
+  return Planner(units, times, target, SwapRank::earliest, host_room, below).run(chosen);
 }
 
 }  // namespace pal

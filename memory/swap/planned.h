@@ -34,12 +34,16 @@ enum class SwapRank : uint8_t {
 // done, or when the next node needs them, which then waits. Copies in are booked from the end of
 // the step back, each as late as its reader allows, but not while that many bytes are not free.
 //
-// All copies together have at most `host_room` bytes.
+// All copies together have at most `host_room` bytes. Where some node stays above the target, the
+// target of the others is what that has. With `below` these go on to their own, by so many trips
+// more as there are nodes: what compute waits for may then come down further.
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
-                                int64_t target, SwapRank rank, int64_t host_room);
+                                int64_t target, SwapRank rank, int64_t host_room,
+                                bool below = false);
 // The same of these alone: the units and their gaps, as far as the host has room.
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units,
                                 const std::vector<std::pair<size_t, Gap>>& chosen,
-                                const SwapCosts& times, int64_t target, int64_t host_room);
+                                const SwapCosts& times, int64_t target, int64_t host_room,
+                                bool below = false);
 
 }  // namespace pal

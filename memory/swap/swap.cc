@@ -20,6 +20,7 @@ constexpr int kTargets = 24;  // without a budget: so many parts of the peak are
 constexpr int kTries = 3;     // at a budget that the estimate missed
 constexpr double kTargetsBelow[] = {1, 0.97, 0.93};  // of a budget: less alive may be faster
 constexpr int kLeastStep = 64;    // a step down is no less than this part of the budget
+constexpr int kWorthLess = 100;   // of what misses the budget: so large a part less is worth time
 constexpr int kHalvings = 6;      // between what placement could do and what it could not
 constexpr double kNoTime = 1e-4;  // of a step
 constexpr SwapRank kSwapRanks[] = {SwapRank::free_time, SwapRank::earliest, SwapRank::largest};
@@ -96,16 +97,28 @@ class Search {
   }
 
   // What was chosen, or what the ranks take where that is better: the fastest within the target,
-  // else the smallest.
+  // else of about the smallest.
   Candidate of_chosen(int64_t target) const {
-    Candidate best = made(planned_trips(units_, chosen_units(), t_, target, host_room_));
-    for (const SwapRank rank : kSwapRanks) {
-      Candidate other = planned(target, rank);
-      const bool better = best.bytes > target ? other.bytes < best.bytes
-                                              : other.bytes <= target && other.ms < best.ms;
-      if (better) best = std::move(other);
+    const auto chosen = chosen_units();
+    std::vector<Candidate> found;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    const auto add = [&](const std::vector<Trip>& trips) {
+      found.push_back(made(trips));
+      least = std::min(least, found.back().bytes);
+    };
+    for (const bool below : {false, true}) {
+      if (below && least <= target) break;
+      add(planned_trips(units_, chosen, t_, target, host_room_, below));
+      for (const SwapRank rank : kSwapRanks) {
+        add(planned_trips(units_, t_, target, rank, host_room_, below));
+      }
     }
-    return best;
+    const int64_t most = least <= target ? target : least + least / kWorthLess;
+    Candidate* best = nullptr;
+    for (Candidate& each : found) {
+      if (each.bytes <= most && (!best || each.ms < best->ms)) best = &each;
+    }
+    return std::move(*best);
   }
   // With the gaps between the forward phase and what is after it.
   std::vector<std::pair<size_t, Gap>> chosen_units() const {
@@ -150,7 +163,7 @@ class Search {
     return trips;
   }
   Candidate planned(int64_t target, SwapRank rank) const {
-    return made(planned_trips(units_, t_, target, rank, host_room_));
+    return made(planned_trips(units_, t_, target, rank, host_room_, true));
   }
 
   // What the step takes once it is placed; at least `enough`, where it fits that.

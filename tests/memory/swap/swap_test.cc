@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "core/builder.h"
 #include "core/order.h"
 #include "core/print.h"
@@ -11,6 +14,7 @@
 #include "memory/compile.h"
 #include "memory/passes/assign_queues.h"
 #include "memory/storages/lifetimes.h"
+#include "memory/swap/planned.h"
 #include "ops/sums/reduce.h"
 #include "tests/memory/compiled_bits.h"
 #include "tests/support/random_network.h"
@@ -82,7 +86,6 @@ TEST(SwapProperty, KeepsBits) {
   EXPECT_GT(lower, 50);
 }
 
-// One logical order and three queues: the same bytes at the peak.
 // Of what is chosen leaves what can, and nothing else where there is no budget; the bits stay.
 TEST(Swap, WhatIsChosenLeaves) {
   int copies = 0;
@@ -109,6 +112,56 @@ TEST(Swap, WhatIsChosenLeaves) {
   EXPECT_GT(copies, 0);
 }
 
+// Where the target cannot be reached, only what keeps the step as low as it can be leaves: with any
+// trip less, some node would have more than the highest has.
+TEST(SwapProperty, BelowWhatCanBeNothingMoreLeaves) {
+  int trips = 0;
+  for (uint64_t seed = 0; seed < networks_asked(30); ++seed) {
+    const Program p = network(seed);
+    const Storages storages = assign_storages(p, ByNode<int64_t>(p.nodes.size(), 0));
+    const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
+    SwapCosts costs{.node_ms = predict(p, small_card(5e10), &storages).node_ms};
+    for (NodeId n : p.nodes.ids()) {
+      costs.during.push_back(live[size_t(start_of(n))]);
+      costs.after.push_back(live[size_t(done_of(n))]);
+    }
+    const std::vector<SwapUnit> units = swap_units(p, 1);
+    costs.copy_ms.assign(units.size(), 1e-3);
+    const auto any = std::numeric_limits<int64_t>::max();
+    for (const SwapRank rank : {SwapRank::free_time, SwapRank::earliest, SwapRank::largest}) {
+      SwapCosts left = costs;
+      std::vector<std::pair<Gap, int64_t>> away;
+      for (const Trip& trip : planned_trips(units, costs, 0, rank, any)) {
+        const SwapUnit& unit = units[trip.unit];
+        const auto gap = std::find_if(unit.gaps.begin(), unit.gaps.end(), [&](const Gap& g) {
+          return g.after <= trip.leave && trip.come <= g.before;
+        });
+        ASSERT_NE(gap, unit.gaps.end());
+        away.emplace_back(*gap, unit.bytes);
+        for (NodeId n = gap->after + 1; n < gap->before; ++n) {
+          left.during[n] -= unit.bytes;
+          if (n + 1 < gap->before) left.after[n] -= unit.bytes;
+        }
+      }
+      int64_t highest = 0;
+      for (NodeId n : p.nodes.ids()) {
+        highest = std::max({highest, left.during[n], left.after[n]});
+      }
+      for (const auto& [gap, bytes] : away) {
+        int64_t with = 0;
+        for (NodeId n = gap.after + 1; n < gap.before; ++n) {
+          with = std::max(with, left.during[n] + bytes);
+          if (n + 1 < gap.before) with = std::max(with, left.after[n] + bytes);
+        }
+        EXPECT_GT(with, highest) << "seed " << seed << ", after node " << gap.after;
+        ++trips;
+      }
+    }
+  }
+  EXPECT_GT(trips, 100);
+}
+
+// One logical order and three queues: the same bytes at the peak.
 TEST(SwapProperty, QueuesNeedNoMoreBytesThanTheLogicalOrder) {
   int64_t copies = 0;
   for (uint64_t seed = 0; seed < networks_asked(30); ++seed) {
