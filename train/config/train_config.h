@@ -284,8 +284,8 @@ struct DeviceSection : Section {
   Option<bool> timed_products = option(
       "timed_products", true,
       "of cuda: of the algorithms that cuBLASLt has for a product the one that is the fastest "
-      "when they are timed, once for this machine, and kept with the run; false: the one "
-      "that it guesses");
+      "when they are timed, once for this machine, and kept with the run, and so of the ways "
+      "to a convolution's weight gradient; false: the one that it guesses, and a rule's way");
 };
 using DeviceConfig = Copied<DeviceSection>;
 
