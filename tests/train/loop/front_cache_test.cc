@@ -55,7 +55,7 @@ TEST_F(FrontCacheTest, WhatIsReadBackMakesTheSamePlans) {
   const Front front = make_front(program_, kernels_, layout_, options_, {.lossy = true});
   ASSERT_GT(front.points.size(), 2u);
   cache_.keep(7, front);
-  const auto read = cache_.find(7, options_);
+  const auto read = cache_.find(7, options_, {.lossy = true});
   ASSERT_TRUE(read);
   EXPECT_EQ(read->plain_ms, front.plain_ms);
   EXPECT_EQ(read->floor.bytes, front.floor.bytes);

@@ -27,6 +27,10 @@ class Metrics : public testing::Test {
       if (s % 3 == 0) writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
     }
   }
+  auto densities() const {
+    std::ifstream in(file_, std::ios::binary);
+    return largest_densities(in);
+  }
   const TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "metrics.jsonl";
 };
@@ -61,7 +65,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
 }
 
 TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
-  EXPECT_TRUE(largest_densities(file_).empty());
+  EXPECT_TRUE(densities().empty());
   MetricsWriter writer = MetricsWriter::create(file_);
   const MapDensity relu{.value = 7, .layer = "a relu", .elements = 64, .density = 0.25};
   writer.write(DensityRow{.step = 1, .program = "train/1x1/only", .maps = {relu}});
@@ -78,7 +82,7 @@ TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
                                       << R"({"event":"density","step":4,"program":"x"})"
                                       << "\n"
                                       << R"({"event":"density","step":4,"progr)";
-  const auto read = largest_densities(file_);
+  const auto read = densities();
   ASSERT_EQ(read.size(), 2u);
   ASSERT_EQ(read.at("train/1x1/only").size(), 2u);
   EXPECT_EQ(read.at("train/1x1/only").at(7).density, 0.75);
@@ -175,7 +179,7 @@ TEST_F(Metrics, a_row_may_hold_anything_however_deep) {
   std::ofstream(file_, std::ios::binary)
       << R"({"event":"plan","step":0,"x":)" << deep << std::string(deep.size(), ']') << "}\n";
   EXPECT_NO_THROW(MetricsWriter::resume(file_, 9));
-  EXPECT_TRUE(largest_densities(file_).empty());
+  EXPECT_TRUE(densities().empty());
 }
 
 TEST_F(Metrics, an_absent_file_is_started_on_resume) {
