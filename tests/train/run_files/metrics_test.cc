@@ -91,6 +91,18 @@ TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
   EXPECT_EQ(read.at("train/2x2/only").at(7).density, 0.25);
 }
 
+TEST_F(Metrics, a_density_is_a_part_of_a_map_of_some_program) {
+  for (const char* map :
+       {R"({"value":4294967303,"layer":"a","density":0.5})",
+        R"({"value":-1,"layer":"a","density":0.5})", R"({"value":7,"layer":"a","density":1e300})",
+        R"({"value":7,"layer":"a","density":-0.5})"}) {
+    std::ofstream(file_) << R"({"event":"density","step":1,"program":"x","maps":[)" << map
+                         << "]}\n";
+    const auto read = densities();
+    EXPECT_TRUE(read.empty()) << map;
+  }
+}
+
 TEST_F(Metrics, not_a_number_is_null) {
   MetricsWriter writer = MetricsWriter::create(file_);
   writer.write(StepRow{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
