@@ -1,5 +1,5 @@
-// JPEG and PNG through stb_image, which is lenient with a JPEG that ends early, and trusts its
-// Huffman tables: both are looked at here.
+// JPEG and PNG through stb_image, which is lenient with a JPEG that ends early, trusts its Huffman
+// tables, and unpacks whatever a few bytes stand for: all three are looked at here.
 #include "data/image.h"
 
 #include <algorithm>
@@ -11,6 +11,19 @@
 
 #include "core/error.h"
 
+namespace {
+
+// A block that stb_image may ask for, by what the image's size explains: a PNG may hold more packed
+// bytes than it has pixels. Zero-filled: a JPEG that names a table which it does not bring reads
+// what the allocation held.
+thread_local size_t most_block = 0;
+void* image_block(void* block, size_t size) {
+  if (size > most_block) return nullptr;
+  return block ? std::realloc(block, size) : std::calloc(1, size);
+}
+
+}  // namespace
+
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_JPEG
@@ -18,9 +31,8 @@
 #define STBI_NO_STDIO
 #define STBI_NO_FAILURE_STRINGS  // they hold bytes of the file, in a variable that threads share
 #define STBI_MAX_DIMENSIONS 32768
-// A JPEG that names a table which it does not bring reads what the allocation held: let that be 0.
-#define STBI_MALLOC(size) std::calloc(1, size)
-#define STBI_REALLOC(block, size) std::realloc(block, size)
+#define STBI_MALLOC(size) image_block(nullptr, size)
+#define STBI_REALLOC(block, size) image_block(block, size)
 #define STBI_FREE(block) std::free(block)
 #include <stb/stb_image.h>
 
@@ -29,6 +41,10 @@ namespace {
 
 constexpr int64_t kMostPixels = 100'000'000;
 constexpr size_t kMostImageBytes = size_t{512} << 20;
+constexpr int kMostScans = 100;  // of a JPEG; each goes over all its pixels
+// No byte of a file stands for more: deflate repeats 258 bytes with two bits, and eight pixels of a
+// row may be one byte; a JPEG has a bit for a block of 8 x 8.
+constexpr int64_t kPngPixelsAByte = 1032 * 8, kJpegPixelsAByte = 8 * 64;
 
 // As stb_image takes it: fill bytes may come before the marker of the start.
 bool is_jpeg(std::span<const uint8_t> bytes) {
@@ -56,6 +72,7 @@ const char* jpeg_fault(std::span<const uint8_t> bytes) {
   constexpr const char* kShort = "the JPEG is cut short: it has no end marker";
   size_t at = 0;
   bool scan = false;  // `at` is inside entropy-coded data
+  int scans = 0;
   while (at + 1 < bytes.size()) {
     if (bytes[at] != 0xFF) {
       if (!scan) return "a damaged JPEG";
@@ -77,6 +94,7 @@ const char* jpeg_fault(std::span<const uint8_t> bytes) {
       if (marker == 0xC4 && !are_tables(bytes.subspan(at + 4, length - 2))) return "a damaged JPEG";
       at += 2 + length;
       scan = marker == 0xDA;
+      if (scan && ++scans > kMostScans) return "a JPEG of more than 100 scans";
     }
   }
   return kShort;
@@ -88,22 +106,32 @@ Image decode_image(std::span<const uint8_t> bytes, int channels, const std::stri
   auto fail = [&](const std::string& what) { throw UsageError(name + ": " + what); };
   if (bytes.empty()) fail("the file is empty");
   if (bytes.size() > kMostImageBytes) fail("larger than 512 MiB");
-  if (const char* fault = is_jpeg(bytes) ? jpeg_fault(bytes) : nullptr) fail(fault);
+  const bool jpeg = is_jpeg(bytes);
+  if (const char* fault = jpeg ? jpeg_fault(bytes) : nullptr) fail(fault);
   const int size = static_cast<int>(bytes.size());
   Image image{.channels = channels};
+  most_block = size_t{1} << 20;
   int own_channels = 0;
   if (!stbi_info_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels)) {
     fail("not a JPEG or PNG image that can be read");
   }
-  if (int64_t{image.width} * image.height > kMostPixels) {
-    fail(std::to_string(image.width) + " x " + std::to_string(image.height) +
-         " pixels are more than 100 million");
+  const int64_t area = int64_t{image.width} * image.height;
+  const std::string extent =
+      std::to_string(image.width) + " x " + std::to_string(image.height) + " pixels ";
+  if (area > kMostPixels) fail(extent + "are more than 100 million");
+  if (area / (jpeg ? kJpegPixelsAByte : kPngPixelsAByte) > size) {
+    fail(extent + "cannot be in a file of " + std::to_string(size) +
+         " bytes; it is damaged or cut short");
   }
+  // Rows and columns that are padded; 16 bytes a pixel, and twice for what grows by doubling.
+  most_block += 2 * bytes.size() + 32 * size_t(image.width + 64) * size_t(image.height + 64);
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels,
                             channels),
       stbi_image_free);
-  if (!pixels) fail(is_jpeg(bytes) ? "a damaged JPEG" : "a PNG that is damaged or cut short");
+  if (!pixels)
+    fail(jpeg ? "a damaged JPEG"
+              : "a PNG that is damaged or cut short, or holds more than its pixels");
   const size_t count = size_t(image.height) * size_t(image.width) * size_t(channels);
   image.pixels.assign(pixels.get(), pixels.get() + count);
   return image;

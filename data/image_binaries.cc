@@ -38,7 +38,7 @@ std::vector<uint8_t> read_all(const fs::path& file) {
   }
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> in(gzopen(file.c_str(), "rb"), gzclose_r);
   if (!in) throw UsageError(file.string() + ": cannot be opened");
-  constexpr size_t kChunk = size_t{1} << 20;
+  constexpr size_t kChunk = size_t{1} << 16;
   std::vector<uint8_t> bytes;
   bytes.reserve(std::min(unpacked_bytes(file), kMostBinaryBytes) + kChunk);  // grown, it is twice
   for (;;) {

@@ -20,6 +20,7 @@ class LineReader {
   // None behind the last line. The rules are those of split_lines (data/text.h), but that a line
   // which will not do ends nothing. Error where the stream cannot be read.
   std::optional<Line> next();
+  const std::string& name() const { return name_; }
 
  private:
   bool fill();

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <optional>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -71,10 +73,16 @@ std::string reason_of(const spm::util::Status& status) {
 
 SentencePiece SentencePiece::from_bytes(std::string bytes, const std::string& where) {
   auto model = std::make_shared<Model>();
-  const spm::util::Status status = model->processor.LoadFromSerializedProto(bytes);
-  if (!status.ok()) {
-    throw UsageError("[sentencepiece] " + where + ": is no SentencePiece model (" +
-                     reason_of(status) + "); give a .model file that spm_train wrote");
+  std::optional<std::string> fault;
+  try {
+    const spm::util::Status status = model->processor.LoadFromSerializedProto(bytes);
+    if (!status.ok()) fault = reason_of(status);
+  } catch (const std::exception&) {  // of the trie that the library keeps pieces in
+    fault = "its pieces cannot be looked up";
+  }
+  if (fault) {
+    throw UsageError("[sentencepiece] " + where + ": is no SentencePiece model (" + *fault +
+                     "); give a .model file that spm_train wrote");
   }
   model->bytes = std::move(bytes);
   const spm::SentencePieceProcessor& p = model->processor;

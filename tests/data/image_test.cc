@@ -2,6 +2,7 @@
 #include "data/image.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -116,6 +117,51 @@ TEST(Image, RefusesWhatIsNone) {
   std::vector<uint8_t> huge = bytes_of("colour.png");
   for (size_t at : {16, 20}) huge[at + 2] = 0x9C, huge[at + 3] = 0x40;
   EXPECT_NE(error_of(huge), "");
+}
+
+// A PNG of one pixel whose packed rows are 64 MB.
+TEST(Image, APngThatHoldsMoreThanItsPixelsIsRefused) {
+  const auto chunk = [](const std::string& name, const std::string& data) {
+    std::string size(4, '\0');
+    for (int i = 0; i < 4; ++i) size[size_t(i)] = char(data.size() >> (24 - 8 * i));
+    return size + name + data + std::string(4, '\0');  // nobody looks at its sum
+  };
+  const std::string rows(64'000'000, '\0');
+  uLongf bytes = compressBound(rows.size());
+  std::string packed(bytes, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes,
+           reinterpret_cast<const Bytef*>(rows.data()), rows.size());
+  packed.resize(bytes);
+  const std::string header("\0\0\0\1\0\0\0\1\x08\2\0\0\0", 13);
+  const std::string png =
+      "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", packed) + chunk("IEND", "");
+  EXPECT_LT(png.size(), 100'000u);
+  EXPECT_EQ(error_of({png.begin(), png.end()}),
+            "picture.jpg: a PNG that is damaged or cut short, or holds more than its pixels");
+}
+
+// Nothing is unpacked of a file that is too short for the pixels that its header says.
+TEST(Image, AFewBytesHoldNoHugeImage) {
+  std::vector<uint8_t> png = bytes_of("colour.png");
+  for (size_t at : {16, 20}) png[at + 2] = 0x27, png[at + 3] = 0x10;  // 10,000
+  EXPECT_EQ(error_of(png), "picture.jpg: 10000 x 10000 pixels cannot be in a file of " +
+                               std::to_string(png.size()) + " bytes; it is damaged or cut short");
+  std::vector<uint8_t> jpeg = bytes_of("baseline.jpg");
+  const std::vector<uint8_t> frame{0xFF, 0xC0};
+  const auto at = std::search(jpeg.begin(), jpeg.end(), frame.begin(), frame.end()) - jpeg.begin();
+  for (const size_t extent : {5, 7}) {
+    jpeg[size_t(at) + extent] = 0x1F, jpeg[size_t(at) + extent + 1] = 0x40;  // 8,000
+  }
+  EXPECT_EQ(error_of(jpeg), "picture.jpg: 8000 x 8000 pixels cannot be in a file of " +
+                                std::to_string(jpeg.size()) + " bytes; it is damaged or cut short");
+}
+
+// Each goes over all pixels, and takes a few bytes.
+TEST(Image, AJpegOfManyScansIsRefused) {
+  std::vector<uint8_t> jpeg = bytes_of("progressive.jpg");
+  const std::vector<uint8_t> scan{0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 63, 0};
+  for (int i = 0; i < 101; ++i) jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
+  EXPECT_EQ(error_of(jpeg), "picture.jpg: a JPEG of more than 100 scans");
 }
 
 // 0.299 red, 0.587 green and 0.114 blue, in parts of 256; grey is the same in three.

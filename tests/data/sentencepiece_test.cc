@@ -130,6 +130,11 @@ TEST_F(SentencePieceTest, DamagedFilesAreRefused) {
     EXPECT_NE(message.find("data.sentencepiece_file"), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
+  // A piece that begins with a zero byte, for which the library throws what is its own.
+  const Lines few = {"one two three", "two one", "three two two"};
+  learn({&few}, "unigram", 20).save(path);
+  std::ofstream(path, std::ios::binary | std::ios::app) << std::string("\x0a\x04\x0a\x02\0a", 6);
+  EXPECT_NE(refusal(load).find("its pieces cannot be looked up"), std::string::npos);
   EXPECT_NE(refusal([&] { SentencePiece::load({folder_, ""}); }), "accepted");  // a folder
 }
 

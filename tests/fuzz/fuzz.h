@@ -1,5 +1,6 @@
 // What is fuzzed: a body that any bytes may be given to, and bytes to begin with. The same bodies
-// run under libFuzzer (libfuzzer/main.cc) and, briefly, as ordinary tests (fuzz_test.cc).
+// run under libFuzzer (scripts/fuzz) and, briefly, as ordinary tests (fuzz_test.cc). The CMake list
+// of the fuzzers is made of the functions that are declared here.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -31,6 +32,14 @@ FuzzTarget fuzz_mfcc();           // cepstral coefficients
 FuzzTarget fuzz_manifest();       // lists of recordings
 FuzzTarget fuzz_profile();        // device profiles
 FuzzTarget fuzz_place();          // pal place's files
+FuzzTarget fuzz_link();           // links between devices
+FuzzTarget fuzz_ladder();         // buckets.txt of a run
+FuzzTarget fuzz_metrics();        // metrics.jsonl of a run
+FuzzTarget fuzz_times();          // times.json of a run
+FuzzTarget fuzz_algorithms();     // algorithms.txt of a run and of the cache
+FuzzTarget fuzz_position();       // where a checkpoint says that its run stands
+FuzzTarget fuzz_budget();         // DIR/budget of pal corun
+FuzzTarget fuzz_front();          // fronts that the cache keeps
 
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
@@ -53,6 +62,9 @@ template <typename Read> bool accepts(const std::string& name, const Read& read)
     return false;
   }
 }
+
+// An empty folder of this process in the system's folder for temporary files.
+std::string new_folder(const char* name);
 
 // A file in memory that holds these bytes.
 class MemoryFile {

@@ -1,7 +1,5 @@
 // Any bytes as a pair of IDX files, and as a SentencePiece model: refused in one line that names a
 // file, or as many images as it says, and pieces that lines are cut into.
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -16,11 +14,6 @@ namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string new_folder(const char* name) {
-  std::string pattern = (fs::temp_directory_path() / (std::string(name) + "_XXXXXX")).string();
-  return ::mkdtemp(pattern.data());
-}
 
 // The first byte tells how many bytes are labels, and the last of the rest are.
 bool idx_body(std::string_view bytes) {

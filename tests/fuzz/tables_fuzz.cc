@@ -1,13 +1,14 @@
-// Any bytes as a device profile, as a placement problem, and as a list of recordings: refused in
-// one line that names the file, or what can be written and read again.
-#include <unistd.h>
-
+// Any bytes as a device profile, as a link, as a placement problem, as a list of recordings, and as
+// a ladder of buckets: refused in one line that names the file, or what can be written and read
+// again.
 #include <cmath>
 #include <filesystem>
 
+#include "data/ladder_file.h"
 #include "data/manifest.h"
 #include "tests/fuzz/fuzz.h"
 #include "train/commands/place_csv.h"
+#include "train/config/links.h"
 #include "train/config/profile.h"
 
 namespace pal {
@@ -19,6 +20,31 @@ bool profile_body(std::string_view bytes) {
     require(profile.f32 > 0 && std::isfinite(profile.f32), "a rate above 0");
     const std::string text = profile_text(profile, {});
     require(profile_text(parse_profile(text, "again"), {}) == text, "it reads what it writes");
+  });
+}
+
+bool link_body(std::string_view bytes) {
+  return accepts("link.yaml", [&] {
+    const Link link = parse_link(std::string(bytes), "link.yaml");
+    const std::string text = link_text(link, {});
+    require(link_text(parse_link(text, "again"), {}) == text, "it reads what it writes");
+  });
+}
+
+// The first byte says what a batch is counted by.
+bool ladder_body(std::string_view bytes) {
+  if (bytes.empty()) return false;
+  const BatchSize batch = bytes[0] % 2 ? BatchSize(8) : BatchSize::of_words(512);
+  const MemoryFile memory(bytes.substr(1));
+  return accepts(memory.path(), [&] {
+    const BucketLadder ladder = load_ladder(memory.path(), batch);
+    require(!ladder.buckets.empty() && !ladder.print().empty(), "a ladder has buckets");
+    for (int i = 0; i < int(ladder.buckets.size()); ++i) {
+      const Bucket& bucket = ladder.buckets[size_t(i)];
+      require(ladder.rows(i) > 0, "a batch has rows");
+      require(bucket.source > 0 && bucket.source <= kMostLength, "a length of sources");
+      require(bucket.target > 0 && bucket.target <= kMostLength, "a length of targets");
+    }
   });
 }
 
@@ -40,10 +66,7 @@ bool manifest_body(std::string_view bytes) {
   if (bytes.empty()) return false;
   constexpr const char* kEnds[] = {".csv", ".tsv", ".jsonl", ".txt"};
   const MemoryFile memory(bytes.substr(1));
-  static const std::string folder = [] {
-    std::string pattern = (std::filesystem::temp_directory_path() / "manifest_XXXXXX").string();
-    return std::string(::mkdtemp(pattern.data()));
-  }();
+  static const std::string folder = new_folder("manifest");
   const std::string path = folder + "/list" + kEnds[static_cast<unsigned char>(bytes[0]) % 4];
   std::filesystem::create_symlink(memory.path(), path);
   const bool accepted = accepts(path, [&] {
@@ -67,6 +90,25 @@ FuzzTarget fuzz_profile() {
            ".inf",   ".nan",         "1GiB",       "99999999TiB", "null",        "\"",
            "#",      "&a ",          "*a",         "\t"},
           profile_body};
+}
+
+FuzzTarget fuzz_link() {
+  return {{"name: NDR 400\ngb_s: 50  # each way\nlatency_us: 5\nefficiency: 0.9\n",
+           "name: \"x\"\ngb_s: 1e3\nlatency_us: 0\nefficiency: 1\n", "name: x\n"},
+          {"name: ", "gb_s: ", "latency_us: ", "efficiency: ", "0", "-1", "1e308", ".inf", ".nan",
+           "null", "\"", "#", "\n"},
+          link_body};
+}
+
+FuzzTarget fuzz_ladder() {
+  return {{"\x01"
+           "5 6\n9 9\n",
+           std::string(1, '\0') + "5 6 80\n9 9 48\n", std::string(1, '\0') + "7 8\n10000 10000\n",
+           "\x01"
+           "9 9\n5 6\n"},
+          {"0", "-1", "+1", "10000", "4294967301", "99999999999999999999", " ", "\t", "\n", "\r\n",
+           "0x5", "x", "\xEF\xBB\xBF", std::string(1, '\0')},
+          ladder_body};
 }
 
 FuzzTarget fuzz_place() {

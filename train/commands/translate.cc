@@ -61,18 +61,23 @@ void add_to_json(nlohmann::json& object, const Translations& translations, bool 
   }
 }
 
-// The next lines, `most` at most; of those that are no text, which have no translation, only their
-// places.
+// The next lines, `most` at most; of those that have no translation, only their places.
 struct LineGroup {
   std::vector<std::string> lines;
   std::vector<size_t> at;  // of each
-  size_t size = 0;         // with those that are no text
+  size_t size = 0;         // with those that have none
 };
-LineGroup next_group(LineReader& in, size_t most, Unusable& unusable) {
+// `first`: the number of the first of them.
+LineGroup next_group(LineReader& in, const Ensemble& models, size_t most, int64_t first,
+                     Unusable& unusable) {
   LineGroup group;
   while (group.size < most) {
     auto line = in.next();
     if (!line) break;
+    if (const std::string defect = models.defect_of(line->text); !defect.empty()) {
+      const int64_t number = first + int64_t(group.size);
+      line->defect = in.name() + ": line " + std::to_string(number) + ": " + defect;
+    }
     if (line->defect.empty()) {
       group.lines.push_back(std::move(line->text)), group.at.push_back(group.size);
     } else {
@@ -96,7 +101,7 @@ int run_translate(const TranslateArgs& args) {
   if (args.list) object["n_best"] = nlohmann::json::array();
   int64_t count = 0;
   while (true) {
-    const LineGroup group = next_group(in, most, unusable);
+    const LineGroup group = next_group(in, models, most, count + 1, unusable);
     if (group.size == 0) break;
     Translations all(group.size);
     Translations translated;

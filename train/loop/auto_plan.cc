@@ -40,7 +40,7 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
   const uint64_t key = front_key(recorded, layout, options_, kernels.device(), choices_);
   auto made = std::make_shared<MadeFront>();
   std::optional<Front> kept;
-  if (!anew) kept = cache_.find(key, options_);
+  if (!anew) kept = cache_.find(key, options_, choices_);
   if (kept) {
     made->front = std::move(*kept), made->cached = true;
   } else {
@@ -103,7 +103,12 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
   plan.chosen = size_t(chosen - front.points.data());
   const CompileOptions options = options_of(*chosen, limits);
   const bool queue = options.queue_budget.has_value();
-  plan.step = compile(recorded, kernels, layout, options);
+  try {
+    plan.step = compile(recorded, kernels, layout, options);
+  } catch (const Error&) {
+    if (!plan.made->cached) throw;
+    return false;  // the file names what this step has not
+  }
   const int64_t bytes = plan.step.plan.device().bytes, host = plan.step.plan.host().bytes;
   // What is not offloaded is in the host's memory whatever its limit is.
   if (queue) return bytes <= limits.device && host <= std::max(limits.host, chosen->host);

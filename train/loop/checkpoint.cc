@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -128,38 +127,6 @@ Loaded load(const SafetensorsFile& source, const std::filesystem::path& file, Pr
 }
 
 }  // namespace
-
-std::string TrainerState::to_json() const {
-  nlohmann::json json{{"step", step},
-                      {"epoch", epoch},
-                      {"position", position},
-                      {"best", best},
-                      {"has_best", has_best},
-                      {"stale", plateau.stale},
-                      {"waited", plateau.waited},
-                      {"decays", plateau.decays}};
-  if (!rounded.empty()) json["rounded"] = rounded;
-  if (valid_due) json["valid_due"] = true;
-  return json.dump();
-}
-
-TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
-  try {
-    auto json = nlohmann::json::parse(text);
-    return {.step = json.at("step"),
-            .epoch = json.at("epoch"),
-            .position = json.at("position"),
-            .best = json.at("best"),
-            .has_best = json.at("has_best"),
-            .plateau = {.stale = json.at("stale"),
-                        .waited = json.at("waited"),
-                        .decays = json.at("decays")},
-            .rounded = json.value("rounded", std::map<std::string, std::string>()),
-            .valid_due = json.value("valid_due", false)};
-  } catch (const nlohmann::json::exception&) {
-    throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
-  }
-}
 
 void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
                      const TrainerState& state, const ShardedState& sharded) {

@@ -2,33 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "memory/run/program_set.h"
-#include "train/loop/learning_rate.h"
 #include "train/loop/sharded_state.h"
+#include "train/loop/trainer_state.h"
 
 namespace pal {
-
-// Where a run stands besides its state; nothing that depends on the clock, so that a resumed run
-// ends with the same file as an uninterrupted one. Kept in the checkpoint's own metadata, so that a
-// run is one file that is replaced as a whole: no moment at which weights and position disagree.
-struct TrainerState {
-  int64_t step = 0;  // optimizer updates done
-  double epoch = 0;
-  std::string position;  // Task::position()
-  double best = 0;       // the best metric so far
-  bool has_best = false;
-  Plateau plateau;  // validations since the best, and what they did to the learning rate
-  // By program: which of its values are rounded (rounding_of). Empty without a rounding form.
-  std::map<std::string, std::string> rounded = {};
-  bool valid_due = false;  // the validation of this step was interrupted
-
-  std::string to_json() const;
-  static TrainerState from_json(const std::string& text, const std::string& file);
-};
 
 // Everything: weights, optimizer state, and where the run stands. Written beside and renamed. All
 // ranks call these, and rank 0 writes.

@@ -26,9 +26,11 @@ class FrontCache {
   explicit FrontCache(std::filesystem::path folder = usual_folder(), size_t most_files = 256)
       : folder_(std::move(folder)), most_files_(most_files) {}
 
-  // The front of that key, or nothing; a file that cannot be read as one is told of. `options`: as
-  // make_front() was handed them.
-  std::optional<Front> find(uint64_t key, const CompileOptions& options) const;
+  // The front of that key, or nothing; a file that cannot be read as one is told of. `options`,
+  // `choices`: as make_front() was handed them. Whoever can write the file can write its sum: what
+  // a front says of a program holds once compile() has made that plan of it (AutoPlanner).
+  std::optional<Front> find(uint64_t key, const CompileOptions& options,
+                            const FrontChoices& choices = {}) const;
   // Beyond so many files the ones that were not used for longest are removed. That nothing can be
   // written is told of, and no error.
   void keep(uint64_t key, const Front& front) const;

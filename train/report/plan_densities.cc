@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "core/error.h"
 #include "train/config/wording.h"
@@ -69,7 +70,8 @@ PlanDensities::PlanDensities(const std::string& text, bool sparse) {
   }
   run_ = text;
   const std::filesystem::path file = std::filesystem::path(text) / "metrics.jsonl";
-  measured_ = largest_densities(file);
+  std::ifstream in(file, std::ios::binary);
+  measured_ = largest_densities(in);
   if (measured_.empty()) {
     throw UsageError("--density: " + file.string() +
                      " has no densities; give a number from 0 to 1, or a run that was trained with "

@@ -95,7 +95,10 @@ std::vector<double> axis_ticks(double lo, double hi, int count) {
     }
   }
   std::vector<double> ticks;
-  for (double k = std::ceil(lo / step - 1e-9); k * step <= hi + 1e-9 * step; ++k) {
+  // Counted, as one more than a number beyond 2^53 is that number.
+  const double first = std::ceil(lo / step - 1e-9);
+  for (int i = 0; i <= count + 1 && (first + i) * step <= hi + 1e-9 * step; ++i) {
+    const double k = first + i;
     ticks.push_back(k == 0 ? 0 : k * step);
   }
   return ticks;

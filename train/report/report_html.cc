@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/text.h"
@@ -15,6 +14,7 @@
 #include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/report_chart.h"
+#include "train/run_files/metrics.h"
 
 namespace pal {
 namespace {
@@ -35,8 +35,9 @@ Curves read_curves(const std::string& text) {
   Curves c;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (!row.is_object() || !row.contains("event") || !row.contains("step")) continue;
+    const auto found = row_in(line);
+    if (!found) continue;
+    const nlohmann::ordered_json& row = *found;
     const int64_t step = row["step"].get<int64_t>();
     auto add = [&](Points& to, const char* key) {
       if (auto v = row.find(key); v != row.end() && v->is_number()) to.emplace_back(step, *v);

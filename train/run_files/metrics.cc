@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
 #include "data/atomic_file.h"
@@ -24,17 +23,9 @@ std::string plan_identity(Json row) {
   return row.dump();
 }
 
-// A line; discarded where it is no JSON, and without what lies deeper than anything of ours.
-Json parse_row(const std::string& line) {
-  constexpr int kDeepest = 4;
-  return Json::parse(
-      line, [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; }, false);
-}
-
-// Whether a parsed line is a row of ours.
-bool is_row(const Json& row) {
-  return row.is_object() && row.contains("event") && row["event"].is_string() &&
-         row.contains("step") && row["step"].is_number_integer();
+// A whole number from 0 to `most`.
+bool is_whole(const Json& json, int64_t most) {
+  return json.is_number_unsigned() && json.get<uint64_t>() <= uint64_t(most);
 }
 
 // The end of a run that did all that it was to do.
@@ -47,22 +38,31 @@ bool ends_at(const Json& row, int64_t step) {
 std::optional<MapDensity> density_in(const Json& map) {
   if (!map.is_object()) return {};
   const auto value = map.find("value"), density = map.find("density"), layer = map.find("layer");
-  if (value == map.end() || !value->is_number_integer()) return {};
+  if (value == map.end() || !is_whole(*value, INT32_MAX)) return {};
   if (density == map.end() || !density->is_number()) return {};
+  if (const double part = *density; !(part >= 0 && part <= 1)) return {};
   if (layer == map.end() || !layer->is_string()) return {};
   return MapDensity{.value = *value, .layer = *layer, .density = *density};
 }
 
 }  // namespace
 
-std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(const fs::path& file) {
+std::optional<Json> row_in(const std::string& line) {
+  constexpr int kDeepest = 4;
+  Json row = Json::parse(
+      line, [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; }, false);
+  const bool is_row = row.is_object() && row.contains("event") && row["event"].is_string() &&
+                      row.contains("step") && is_whole(row["step"], INT64_MAX);
+  return is_row ? std::optional(std::move(row)) : std::nullopt;
+}
+
+std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(std::istream& in) {
   std::map<std::string, std::map<int32_t, MapDensity>> largest;
-  std::ifstream in(file, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    const Json row = parse_row(line);
-    if (!is_row(row) || row["event"] != "density") continue;
-    const auto program = row.find("program"), maps = row.find("maps");
-    if (program == row.end() || !program->is_string() || maps == row.end()) continue;
+    const std::optional<Json> row = row_in(line);
+    if (!row || row->at("event") != "density") continue;
+    const auto program = row->find("program"), maps = row->find("maps");
+    if (program == row->end() || !program->is_string() || maps == row->end()) continue;
     for (const Json& each : *maps) {
       const std::optional<MapDensity> map = density_in(each);
       if (!map) continue;
@@ -81,35 +81,38 @@ MetricsWriter::MetricsWriter(const fs::path& file, const char* mode)
 
 MetricsWriter MetricsWriter::create(const fs::path& file) { return MetricsWriter(file, "wb"); }
 
-MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
-  std::ifstream in(file, std::ios::binary);
-  std::string kept;
-  std::vector<std::string> plans;
+KeptRows rows_until(std::istream& in, int64_t step, const std::string& name) {
+  KeptRows kept;
   int number = 0;
-  bool was_done = false;
-  std::string last_valid;
   for (std::string line; std::getline(in, line);) {
     ++number;
     bool torn = in.eof();  // no line break at its end
-    const Json row = parse_row(line);
-    if (!is_row(row)) {
+    const std::optional<Json> found = row_in(line);
+    if (!found) {
       if (torn || in.peek() == EOF) break;
-      throw UsageError(file.string() + ":" + std::to_string(number) +
+      throw UsageError(name + ":" + std::to_string(number) +
                        ": not a row of metrics; mend the line or move the file away");
     }
-    was_done |= !torn && ends_at(row, step);
+    const Json& row = *found;
+    kept.was_done |= !torn && ends_at(row, step);
     if (torn || row["event"] == "end" || row["step"].get<int64_t>() > step) continue;
-    if (row["event"] == "plan") plans.push_back(plan_identity(row));
-    if (row["event"] == "valid" && row["step"] == step) last_valid = line;
-    kept += line + "\n";
+    if (row["event"] == "plan") kept.plans.push_back(plan_identity(row));
+    if (row["event"] == "valid" && row["step"] == step) kept.last_valid = line;
+    kept.text += line + "\n";
   }
+  return kept;
+}
+
+MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
+  std::ifstream in(file, std::ios::binary);
+  const KeptRows kept = rows_until(in, step, file.string());
   in.close();
   AtomicFile out(file.string());
-  out.write(kept.data(), kept.size());
+  out.write(kept.text.data(), kept.text.size());
   out.commit();
   MetricsWriter writer(file, "ab");
-  writer.plans_ = std::move(plans), writer.was_done_ = was_done;
-  writer.last_valid_ = std::move(last_valid);
+  writer.plans_ = kept.plans, writer.was_done_ = kept.was_done;
+  writer.last_valid_ = kept.last_valid;
   return writer;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -47,10 +48,12 @@ struct DensityRow {
   std::string program;  // "train/30x40/only"
   std::vector<MapDensity> maps;
 };
+// A line of the file as a row: an object with an event and a step from 0 on. Nothing where it is
+// none; without what lies deeper than anything of ours.
+std::optional<nlohmann::ordered_json> row_in(const std::string& line);
 // The largest density of each map, by program and value, of all density rows of that file. Lines
-// that are no rows are passed over. Empty where there is no file or no such row.
-std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(
-    const std::filesystem::path& file);
+// that are no rows, and maps that are none, are passed over. Empty where there is no such row.
+std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(std::istream& in);
 // A micro-batch that had more nonzeros than there was room for, and was run again on a dense plan.
 struct OverflowRow {
   int64_t step = 0, micro_batch = 0;
@@ -71,6 +74,16 @@ struct EndRow {
   int64_t arena_bytes = 0;  // of all programs, those of validation too
   std::optional<int64_t> process_peak_bytes = {};
 };
+
+// What a run that goes on after update `step` keeps of the file. A line in the middle that is no
+// row is a UsageError that names the file.
+struct KeptRows {
+  std::string text;                // the lines
+  std::vector<std::string> plans;  // their plan rows, without their times
+  bool was_done = false;           // the end row of a run that was done at that step was there
+  std::string last_valid;          // the row of a validation at that step
+};
+KeptRows rows_until(std::istream& in, int64_t step, const std::string& name);
 
 // Appends rows, each flushed as it is written. NaN and infinity become null. A failed write (full
 // disk) throws Error with kExitFailed that names the file.

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "train/config/wording.h"
+#include "train/run_files/json_numbers.h"
 
 namespace pal {
 namespace {
@@ -47,7 +48,8 @@ NodeTimes parse_node_times(const std::string& text, const std::string& device) {
     times.ms[std::strtoull(key.c_str(), nullptr, 16)] = time_in(ms);
   }
   if (times.ms.empty()) throw UsageError("it holds none");
-  if (times.ms.size() != root.at("count").get<size_t>()) throw UsageError("times are missing");
+  if (int64_t(times.ms.size()) != whole_number(root.at("count")))
+    throw UsageError("times are missing");
   return times;
 }
 

@@ -49,8 +49,8 @@ std::vector<int64_t> read_position(const std::string& text, const std::vector<st
   uint64_t saved = 0;
   good = good && take_word(rest, "data") && take_number(rest, 16, saved) && rest.empty();
   if (!good) {
-    throw UsageError(task + " cannot resume from the position '" + text + "': expected '" +
-                     expected + "data HEX'; use the checkpoint of this task");
+    throw UsageError(task + " cannot resume from the position '" + one_line(text) +
+                     "': expected '" + expected + "data HEX'; use the checkpoint of this task");
   }
   if (saved != fingerprint) {
     throw UsageError(task + " cannot resume: " + data +

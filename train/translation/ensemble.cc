@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data/vocabulary.h"
+#include "train/config/wording.h"
 #include "train/run_files/saved_run.h"
 
 namespace pal {
@@ -36,6 +37,17 @@ std::string Ensemble::weights() const {
   return list;
 }
 
+std::string Ensemble::defect_of(const std::string& line) const {
+  for (const SavedNmt& model : models_) {
+    const size_t words = model.task->data().source_segmenter().split(line).size();
+    if (words > size_t(kMostSourceWords)) {
+      return "has " + thousands(int64_t(words)) + " words, and no more than " +
+             thousands(kMostSourceWords) + " are translated at once; write one sentence a line";
+    }
+  }
+  return {};
+}
+
 std::vector<std::vector<std::vector<int32_t>>> Ensemble::encode(
     std::span<const std::string> lines) const {
   std::vector<std::vector<std::vector<int32_t>>> all;
@@ -43,6 +55,10 @@ std::vector<std::vector<std::vector<int32_t>>> Ensemble::encode(
     const TranslationData& own = model.task->data();
     all.emplace_back();
     for (const std::string& line : lines) {
+      if (const std::string defect = defect_of(line); !defect.empty()) {
+        throw UsageError("line " + std::to_string(all.back().size() + 1) + " of the source " +
+                         defect);
+      }
       all.back().push_back(own.source().encode(own.source_segmenter().split(line)));
     }
   }

@@ -14,13 +14,20 @@ struct Translation {
   double log_prob = 0, score = 0;  // see Hypothesis
 };
 
+// Of a source line, as a model reads it. The search makes up to twice as many, and each looks at
+// all of them: beyond this it takes minutes a line, and soon hours. No sentence is as long.
+inline constexpr int64_t kMostSourceWords = 1000;
+
 class Ensemble {
  public:
   // Folders of runs with commas between: DIR[,DIR...]. UsageError as open_nmt, or when the models'
   // target vocabularies or tokenizers differ.
   explicit Ensemble(const std::string& folders);
 
-  // The translations of every line, best first. A line without a word has one, empty.
+  // Why a line is not translated; empty: it is.
+  std::string defect_of(const std::string& line) const;
+  // The translations of every line, best first. A line without a word has one, empty. UsageError
+  // where one has a defect, here and below.
   std::vector<std::vector<Translation>> translate(std::span<const std::string> lines,
                                                   const BeamOptions& options) const;
   // The log probability of every target line given its source line, in nats, </s> included: see

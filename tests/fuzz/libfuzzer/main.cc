@@ -1,10 +1,13 @@
-// One fuzz target under libFuzzer. PAL_FUZZ_TARGET names it: fuzz_config, fuzz_text, ... An empty
-// corpus folder on the command line is given the target's seeds.
+// One fuzz target under libFuzzer. PAL_FUZZ_TARGET names it: fuzz_config, fuzz_text, ... Started
+// with
+// "--seeds FOLDER DICTIONARY" it only writes the target's seeds and its scraps there, for
+// scripts/fuzz.
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "tests/fuzz/fuzz.h"
 
@@ -15,19 +18,33 @@ const pal::FuzzTarget& target() {
   return made;
 }
 
+void write(const std::string& folder, const std::string& dictionary) {
+  int number = 0;
+  for (const std::string& seed : target().seeds) {
+    std::ofstream(folder + "/seed" + std::to_string(number++), std::ios::binary) << seed;
+  }
+  constexpr size_t kLongest = 64;  // libFuzzer's own limit of an entry
+  std::ofstream out(dictionary);
+  for (const std::string& scrap : target().scraps) {
+    if (scrap.empty() || scrap.size() > kLongest) continue;
+    out << '"';
+    for (const unsigned char c : scrap) {
+      char hex[8];
+      std::snprintf(hex, sizeof hex, "\\x%02x", unsigned{c});
+      out << hex;
+    }
+    out << "\"\n";
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-  namespace fs = std::filesystem;
-  for (int i = 1; i < *argc; ++i) {
-    const fs::path folder = (*argv)[i];
-    if (!fs::is_directory(folder) || !fs::is_empty(folder)) continue;
-    int number = 0;
-    for (const std::string& seed : target().seeds) {
-      std::ofstream(folder / ("seed" + std::to_string(number++)), std::ios::binary) << seed;
-    }
-    break;  // the first folder is the corpus; others are only read
+  if (*argc == 4 && (*argv)[1] == std::string_view("--seeds")) {
+    write((*argv)[2], (*argv)[3]);
+    std::exit(0);
   }
+  target();  // made before anything is measured
   return 0;
 }
 

@@ -6,13 +6,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "memory/price/node_times.h"
 #include "tests/memory/toy_card.h"
 #include "tests/support/files.h"
 #include "tests/support/random_network.h"
 #include "train/loop/auto_plan.h"
+#include "train/loop/front_text.h"
 
 namespace pal {
 namespace {
@@ -55,7 +58,7 @@ TEST_F(FrontCacheTest, WhatIsReadBackMakesTheSamePlans) {
   const Front front = make_front(program_, kernels_, layout_, options_, {.lossy = true});
   ASSERT_GT(front.points.size(), 2u);
   cache_.keep(7, front);
-  const auto read = cache_.find(7, options_);
+  const auto read = cache_.find(7, options_, {.lossy = true});
   ASSERT_TRUE(read);
   EXPECT_EQ(read->plain_ms, front.plain_ms);
   EXPECT_EQ(read->floor.bytes, front.floor.bytes);
@@ -173,6 +176,59 @@ TEST_F(FrontCacheTest, AFrontWithOtherPlansIsMadeAnew) {
   EXPECT_FALSE(again.made->cached);
   EXPECT_EQ(again.step.plan.device().bytes, expected.step.plan.device().bytes);
   EXPECT_TRUE(planner.plan(program_, kernels_, layout_, limits).made->cached);
+}
+
+// Whoever can write the file can write its sum.
+TEST_F(FrontCacheTest, AFrontThatNamesWhatTheStepHasNotIsMadeAnew) {
+  const AutoPlanner planner(options_, {}, cache_);
+  const Front front = planner.front(program_, kernels_, layout_)->front;
+  const FrontLimits limits{.device = (front.points.front().bytes + front.points.back().bytes) / 2};
+  const AutoPlan expected = planner.plan(program_, kernels_, layout_, limits);
+  const uint64_t key = front_key(program_, layout_, planner.options(), kernels_.device());
+  const auto with = [&](auto change) {
+    Front wrong = front;
+    for (FrontPoint& point : wrong.points) change(point.options);
+    cache_.keep(key, wrong);
+    const AutoPlan plan = planner.plan(program_, kernels_, layout_, limits);
+    EXPECT_FALSE(plan.made->cached);
+    EXPECT_EQ(plan.step.plan.offset, expected.step.plan.offset);
+  };
+  with([](CompileOptions& o) {
+    o.recompute = Recompute::chosen, o.recompute_options.chosen = {ValueId(1'000'000'000)};
+  });
+  with([](CompileOptions& o) {
+    o.recompute = Recompute::reruns, o.recompute_options.reruns = {{ValueId(7), ValueId(1 << 30)}};
+  });
+  with([](CompileOptions& o) { o.budget = 1, o.must_fit = true; });
+}
+
+TEST_F(FrontCacheTest, NumbersThatNoFrontHasAreRefused) {
+  using nlohmann::json;
+  const Front front = make_front(program_, kernels_, layout_, options_);
+  const json whole = json::parse(text_of(front));
+  EXPECT_EQ(parse_front(whole.dump(), options_, {}).points.size(), front.points.size());
+  const std::pair<const char*, json> changes[] = {
+      {"/points/0/options/recompute", 6},
+      {"/points/0/options/swap", -1},
+      {"/points/0/options/vdnn", 2},
+      {"/points/0/options/chosen", json::array({-1})},
+      {"/points/0/options/chosen", json::array({4294967297})},
+      {"/points/0/options/away", json::array({1.5})},
+      {"/points/0/options/reruns", json::array({json::array({3})})},
+      {"/points/0/options/place_nodes", 1'000'000'000},
+      {"/points/0/options/heavy", -1},
+      {"/points/0/options/budget", 1e300},
+      {"/points/0/options/dpr", 0},  // not asked for
+      {"/points/0/from", "a\x1b[31m"},
+      {"/points/0/bytes", -64},
+      {"/points/0/bytes", INT64_MAX},  // not in order
+      {"/points/0/step_ms", "1"},
+      {"/points", json::array()}};
+  for (const auto& [where, what] : changes) {
+    json changed = whole;
+    changed[json::json_pointer(where)] = what;
+    EXPECT_THROW(parse_front(changed.dump(), options_, {}), std::exception) << where << what;
+  }
 }
 
 // What is asked of recomputation is nothing to a front, rounded maps or not: the same file serves.

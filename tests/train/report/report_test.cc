@@ -125,6 +125,16 @@ TEST(Report, StandsWithoutRowsAndWithTornOnes) {
   EXPECT_EQ(count(page, "nothing measured yet"), 1u);  // of validations
 }
 
+TEST(Report, WhatIsNoRowIsPassedOver) {
+  const std::string rows = R"({"event":"step","step":"3","loss":1})"
+                           "\n"
+                           R"({"event":"step","step":1e300,"loss":1})"
+                           "\n"
+                           R"({"event":"step","step":-1,"loss":1})"
+                           "\n";
+  EXPECT_EQ(report_html(report(), rows), report_html(report(), ""));
+}
+
 TEST(Report, LongRunsMakeNoLongPages) {
   EXPECT_LT(report_html(report(), metrics(20000)).size(), 100'000u);
 }
@@ -134,6 +144,9 @@ TEST(Chart, TicksAreRoundAndInside) {
   EXPECT_EQ(axis_ticks(3, 7.9, 5), (std::vector<double>{3, 4, 5, 6, 7}));
   EXPECT_EQ(axis_ticks(-1, 1, 4), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
   EXPECT_EQ(axis_ticks(5, 5, 4), std::vector<double>{5});
+  // One more than such a number is the number itself.
+  EXPECT_LE(axis_ticks(1e300, 1e300 * (1 + 1e-15), 5).size(), 7u);
+  EXPECT_LE(axis_ticks(9e18, 9e18 + 4096, 5).size(), 7u);
 }
 
 TEST(Chart, ThinningKeepsMeansAndSmoothingKeepsConstants) {

@@ -27,6 +27,10 @@ class Metrics : public testing::Test {
       if (s % 3 == 0) writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
     }
   }
+  auto densities() const {
+    std::ifstream in(file_, std::ios::binary);
+    return largest_densities(in);
+  }
   const TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "metrics.jsonl";
 };
@@ -61,7 +65,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
 }
 
 TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
-  EXPECT_TRUE(largest_densities(file_).empty());
+  EXPECT_TRUE(densities().empty());
   MetricsWriter writer = MetricsWriter::create(file_);
   const MapDensity relu{.value = 7, .layer = "a relu", .elements = 64, .density = 0.25};
   writer.write(DensityRow{.step = 1, .program = "train/1x1/only", .maps = {relu}});
@@ -78,13 +82,25 @@ TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
                                       << R"({"event":"density","step":4,"program":"x"})"
                                       << "\n"
                                       << R"({"event":"density","step":4,"progr)";
-  const auto read = largest_densities(file_);
+  const auto read = densities();
   ASSERT_EQ(read.size(), 2u);
   ASSERT_EQ(read.at("train/1x1/only").size(), 2u);
   EXPECT_EQ(read.at("train/1x1/only").at(7).density, 0.75);
   EXPECT_EQ(read.at("train/1x1/only").at(7).layer, "a relu");
   EXPECT_EQ(read.at("train/1x1/only").at(9).density, 0.5);
   EXPECT_EQ(read.at("train/2x2/only").at(7).density, 0.25);
+}
+
+TEST_F(Metrics, a_density_is_a_part_of_a_map_of_some_program) {
+  for (const char* map :
+       {R"({"value":4294967303,"layer":"a","density":0.5})",
+        R"({"value":-1,"layer":"a","density":0.5})", R"({"value":7,"layer":"a","density":1e300})",
+        R"({"value":7,"layer":"a","density":-0.5})"}) {
+    std::ofstream(file_) << R"({"event":"density","step":1,"program":"x","maps":[)" << map
+                         << "]}\n";
+    const auto read = densities();
+    EXPECT_TRUE(read.empty()) << map;
+  }
 }
 
 TEST_F(Metrics, not_a_number_is_null) {
@@ -175,7 +191,7 @@ TEST_F(Metrics, a_row_may_hold_anything_however_deep) {
   std::ofstream(file_, std::ios::binary)
       << R"({"event":"plan","step":0,"x":)" << deep << std::string(deep.size(), ']') << "}\n";
   EXPECT_NO_THROW(MetricsWriter::resume(file_, 9));
-  EXPECT_TRUE(largest_densities(file_).empty());
+  EXPECT_TRUE(densities().empty());
 }
 
 TEST_F(Metrics, an_absent_file_is_started_on_resume) {

@@ -25,6 +25,7 @@ TEST(Position, OthersAreRefused) {
         "batch 5 data a ", "epoch 1 batch 5 data a", "batch 5 data g"}) {
     EXPECT_NE(refusal(text).find("expected 'batch N data HEX'"), std::string::npos) << text;
   }
+  EXPECT_EQ(refusal("batch 5\ndata a").find('\n'), std::string::npos);
   EXPECT_NE(refusal("batch 5 data b").find("the lines are not what they were"), std::string::npos);
 }
 

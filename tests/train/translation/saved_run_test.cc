@@ -16,6 +16,7 @@
 #include "train/loop/checkpoint.h"
 #include "train/loop/initialise.h"
 #include "train/loop/run_options.h"
+#include "train/translation/ensemble.h"
 #include "train/translation/translation_task.h"
 #include "train/translation/translator.h"
 
@@ -107,6 +108,24 @@ TEST_F(SavedRun, goes_on_past_lines_that_are_no_text) {
   EXPECT_EQ(list.back().find("2102 ||| "), 0u) << list.back();
   EXPECT_EQ(shell(dir_, "$PAL translate --model . --strict < lines > out 2> err; test $? = 2"), "");
   EXPECT_NE(read_file(dir_ / "err").find("pal: standard input: line 2: invalid"),
+            std::string::npos);
+}
+
+// The search would take hours.
+TEST_F(SavedRun, goes_on_past_lines_that_are_too_long) {
+  std::string most, more = "go";
+  for (int64_t i = 0; i < kMostSourceWords; ++i) more += " go";
+  most = more.substr(3);
+  file("lines", "go\n" + more + "\nhelp\n");
+  const std::string out = shell(dir_, "$PAL translate --model . < lines > out 2> err; test $? = 2");
+  EXPECT_EQ(out, translated("go\n") + "\n" + translated("help\n"));
+  const std::string said = read_file(dir_ / "err");
+  EXPECT_NE(said.find("standard input: line 2: has 1,001 words"), std::string::npos) << said;
+  EXPECT_NE(said.find("1 of 3 lines could not be translated"), std::string::npos) << said;
+  const Ensemble models(dir_.string());
+  EXPECT_EQ(models.defect_of(most), "");
+  const std::vector<std::string> lines{"go", more};
+  EXPECT_NE(error_of([&] { models.score(lines, lines); }).find("line 2 of the source has 1,001"),
             std::string::npos);
 }
 
