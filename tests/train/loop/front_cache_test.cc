@@ -205,7 +205,7 @@ TEST_F(FrontCacheTest, AFrontThatNamesWhatTheStepHasNotIsMadeAnew) {
 TEST_F(FrontCacheTest, NumbersThatNoFrontHasAreRefused) {
   using nlohmann::json;
   const Front front = make_front(program_, kernels_, layout_, options_);
-  const json whole = json::parse(text_of(front));
+  const json whole = json::parse(pal::text_of(front));
   EXPECT_EQ(parse_front(whole.dump(), options_, {}).points.size(), front.points.size());
   const std::pair<const char*, json> changes[] = {
       {"/points/0/options/recompute", 6},
