@@ -1,7 +1,7 @@
 // Reading files of figures, and finding them.
 #include "train/config/figures.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -37,10 +37,13 @@ FigureKey number_key(const char* key, bool required, double& field, double scale
             const ScalarType type = scalar_type(node);
             const bool number = type == ScalarType::integer || type == ScalarType::number;
             const double v = number ? std::strtod(node.text.c_str(), nullptr) : -1;
-            if (!(v > 0 && v <= most && std::isfinite(v))) {
+            // With room for sums and products of such, and to be printed in four digits.
+            constexpr double kMost = 1e300;
+            const double scaled = v * scale;
+            if (!(v <= std::min(most, kMost) && scaled <= kMost && scaled >= 1 / kMost)) {
               refuse_value(most == 1 ? "a number above 0 and at most 1" : "a number above 0", node);
             }
-            field = v * scale;
+            field = scaled;
           }};
 }
 

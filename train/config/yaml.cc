@@ -46,6 +46,10 @@ class TreeBuilder : public YAML::EventHandler {
     for (unsigned char c : value)
       if ((c < 32 && c != '\n' && c != '\r' && c != '\t') || c == 127)
         fail(name_, mark.line + 1, "a control character in a value; leave it out");
+    // yaml-cpp 0.7 makes one byte of \_ and \N, which stand for characters of two.
+    if (find_invalid_utf8(value) < value.size())
+      fail(name_, mark.line + 1,
+           "a value that is not UTF-8; write the characters that \\_ and \\N stand for");
     add({.kind = YamlNode::Kind::scalar, .text = value, .quoted = quoted, .line = mark.line + 1});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,

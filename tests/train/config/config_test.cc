@@ -203,6 +203,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + "train: [1, 2\n", "c.yaml:4: malformed YAML: end of sequence flow not found"},
       {head + "train: {lr: 1\n", "c.yaml:4: malformed YAML: end of map flow not found"},
       {head + "data:\n  root: a\xff\n", "c.yaml:4: not UTF-8; save the file as UTF-8"},
+      {head + "data:\n  root: \"a\\_b\"\n",
+       "c.yaml:4: a value that is not UTF-8; write the characters that \\_ and \\N stand for"},
       {head + "data:\n  root: a\x01\n", "c.yaml:4: a control character; this is not a text file"},
       {head + "data: &d\n  root: a\n",
        "c.yaml:3: anchors (&name) are not supported; write the value out"},

@@ -68,6 +68,8 @@ TEST(LinkFiles, EveryFaultIsNamed) {
             "l.yaml:2: gb_s: expected a number above 0, got the string \"much\"");
   EXPECT_NE(fault("gb_s: 0\n").find("a number above 0"), std::string::npos);
   EXPECT_NE(fault("gb_s: .inf\n").find("a number above 0"), std::string::npos);
+  EXPECT_NE(fault("gb_s: 1e308\n").find("a number above 0"), std::string::npos);
+  EXPECT_NE(fault("latency_us: 1e-320\n").find("a number above 0"), std::string::npos);
   EXPECT_NE(fault("efficiency: 1.5\n").find("at most 1"), std::string::npos);
   EXPECT_NE(fault("gb_s: [1, 2]\n").find("expected one value, got a list"), std::string::npos);
   EXPECT_EQ(fault("name: toy\ngb_s: 2\nefficiency: 1\n"), "l.yaml: latency_us: missing; add it");

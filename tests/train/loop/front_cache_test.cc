@@ -40,7 +40,7 @@ Program rich_step() { return test::random_network(rich_seed(), {.batch = 64}); }
 
 class FrontCacheTest : public testing::Test {
  protected:
-  std::string text_of(uint64_t key) { return read_file(cache_.file_of(key)); }
+  std::string kept_text(uint64_t key) { return read_file(cache_.file_of(key)); }
   void write(uint64_t key, const std::string& text) {
     std::ofstream(cache_.file_of(key), std::ios::binary) << text;
   }
@@ -99,7 +99,7 @@ TEST_F(FrontCacheTest, KeepsWhatAPlanIsSaidBy) {
 TEST_F(FrontCacheTest, WhatIsTornOrNotOfThatKeyIsNoFront) {
   EXPECT_FALSE(cache_.find(7, options_));
   cache_.keep(7, make_front(program_, kernels_, layout_, options_));
-  const std::string whole = text_of(7);
+  const std::string whole = kept_text(7);
   for (size_t size = 0; size < whole.size(); size += 1 + whole.size() / 37) {
     write(7, whole.substr(0, size));
     EXPECT_FALSE(cache_.find(7, options_)) << size;
