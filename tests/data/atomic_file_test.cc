@@ -1,5 +1,5 @@
-// A file that is there whole or not at all: what is written through it arrives, however little the system takes at
-// once, and what fails leaves the file before it alone.
+// A file that is there whole or not at all: what is written through it arrives, however little the
+// system takes at once, and what fails leaves the file before it alone.
 #include "data/atomic_file.h"
 
 #include <fcntl.h>
@@ -70,7 +70,8 @@ TEST(AtomicFile, GoesOnWhereAWriteWasInterrupted) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "a", pipe = path + ".tmp";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  struct sigaction ignore {}, before;
+  struct sigaction ignore {
+  }, before;
   ignore.sa_handler = [](int) {};
   ASSERT_EQ(sigaction(SIGUSR1, &ignore, &before), 0);
   std::string sent, got;

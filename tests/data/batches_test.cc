@@ -144,12 +144,15 @@ int64_t cells_of(const std::vector<PairLength>& lengths, const BucketLadder& lad
 // One rung after the other goes, the one without which the pairs fill the fewest cells.
 TEST(Buckets, WidthsAreJoinedOneByOne) {
   uint32_t state = 7;
-  const auto below = [&](uint32_t n) { return int((state = state * 1664525u + 1013904223u) / 65536u % n); };
+  const auto below = [&](uint32_t n) {
+    return int((state = state * 1664525u + 1013904223u) / 65536u % n);
+  };
   for (int turn = 0; turn < 20; ++turn) {
     std::vector<PairLength> lengths;
     for (int i = 0; i < 150; ++i) {
       const int source = 1 + below(turn % 2 ? 60 : 30);
-      lengths.push_back({source, std::clamp(source * (1 + turn % 3) / (1 + turn % 2) + below(9), 2, 60)});
+      lengths.push_back(
+          {source, std::clamp(source * (1 + turn % 3) / (1 + turn % 2) + below(9), 2, 60)});
     }
     BucketLadder want = width_buckets(lengths, 8, 60, 4, kMostBuckets);
     for (int most = int(want.buckets.size()) - 1; most > 0; --most) {

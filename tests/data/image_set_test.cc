@@ -196,7 +196,8 @@ TEST_F(ImageSetTest, MadeUpImagesKeepTheirPixelsInAPart) {
   EXPECT_NE(set.read(4, 3).pixels, set.read(1, 3).pixels);
 }
 
-// A class has a pattern of 4 x 4 blocks, bright or dark; the rest is noise that no two images share.
+// A class has a pattern of 4 x 4 blocks, bright or dark; the rest is noise that no two images
+// share.
 TEST_F(ImageSetTest, MadeUpImagesShowTheirClass) {
   const ImageSet set = made_up_images(40, 8, 8, 3, 5, 0);
   std::vector<std::vector<bool>> patterns;

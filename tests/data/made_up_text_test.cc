@@ -24,8 +24,8 @@ TEST(MadeUpText, TranslationsFollowTheirRule) {
     };
     const std::vector<int32_t>& said = pair.source;
     for (size_t i = 0; i < said.size(); ++i) {
-      const bool swapped = i + 1 < said.size() && (said[i] - kFirst) % 2 == 1 &&
-                           (said[i + 1] - kFirst) % 2 == 0;
+      const bool swapped =
+          i + 1 < said.size() && (said[i] - kFirst) % 2 == 1 && (said[i + 1] - kFirst) % 2 == 0;
       if (swapped) say(said[i + 1]);
       say(said[i]);
       i += swapped;

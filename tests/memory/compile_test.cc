@@ -234,7 +234,8 @@ TEST(Compile, ReportsItsPasses) {
   EXPECT_EQ(c.kernels.size(), c.program.nodes.size());
 }
 
-// Late updates wait to be fused, among nodes that have been put in an order: without either they wait for nothing.
+// Late updates wait to be fused, among nodes that have been put in an order: without either they
+// wait for nothing.
 TEST(Compile, PassesThatAreOffAreNotRun) {
   Program p = random_network(3, {.layers = 6});
   KernelCache cache{Device{}};

@@ -101,7 +101,8 @@ TEST(JoinMicroBatches, RandomStepsKeepTheirBits) {
   }
 }
 
-// What a node knows to be done: what its queue and what it waits for know. Nodes stand in the order of `run`.
+// What a node knows to be done: what its queue and what it waits for know. Nodes stand in the order
+// of `run`.
 std::vector<std::vector<char>> known_in_time(const Program& p) {
   std::vector<std::vector<char>> known(p.nodes.size(), std::vector<char>(p.nodes.size(), 0));
   std::array<NodeId, 2> last{kNone, kNone};
@@ -118,8 +119,8 @@ std::vector<std::vector<char>> known_in_time(const Program& p) {
   return known;
 }
 
-// Of so many nodes of a queue that follow each other one knows what had ended beside it; and once the first queue has
-// ended, the second's nodes are on it.
+// Of so many nodes of a queue that follow each other one knows what had ended beside it; and once
+// the first queue has ended, the second's nodes are on it.
 TEST(InTime, EveryFewNodesWaitForWhatHasEnded) {
   int moved = 0, waits_of_each = 0, waits_of_few = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {

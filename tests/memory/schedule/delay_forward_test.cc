@@ -53,7 +53,8 @@ TEST(DelayForward, OnePartAtATime) {
   EXPECT_LE(peak_bytes(*delay_forward(many)), peak_bytes(many) - 5 * 2048);
 }
 
-// What clones are chosen in is in the order of demand where the step may be put in another order at all.
+// What clones are chosen in is in the order of demand where the step may be put in another order at
+// all.
 TEST(DelayForward, ComesBeforeClonesWhereOrderIsFree) {
   const Program p = in_parts(4);
   EXPECT_EQ(ops_of(before_clones(p, {})), ops_of(*delay_forward(p)));

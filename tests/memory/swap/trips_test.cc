@@ -151,8 +151,8 @@ TEST(SwapTrips, ACopyDoesNotBeginBeforeItMay) {
 }
 
 // naive: nothing overlaps, so the step takes what its nodes take, one after the other.
-// vDNN's rule: every map that waits for its gradient leaves behind its last reader of the forward pass, and comes
-// while the gradient before that which needs it runs.
+// vDNN's rule: every map that waits for its gradient leaves behind its last reader of the forward
+// pass, and comes while the gradient before that which needs it runs.
 TEST(SwapTrips, VdnnSendsEveryMapThatWaits) {
   Builder b;
   std::vector<Val> y{tanh(b.input("x", {{1 << 12}}))};

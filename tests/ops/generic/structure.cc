@@ -221,7 +221,8 @@ Problems check_facts(const Case& c) {
   }
   for (const TensorSpec& spec : out) written = std::max(written, double(spec.bytes()));
   const std::string_view name = c.op->name ? c.op->name : "";
-  const bool of_parts = name == "subsample" || name == "embedding_grad" || name == "moments_over_ranks";
+  const bool of_parts =
+      name == "subsample" || name == "embedding_grad" || name == "moments_over_ranks";
   if (!c.op->windows && !of_parts && cost.bytes < 0.7 * (read + written)) {
     problems.push_back("it moves fewer bytes than its largest operand and result have");
   }

@@ -223,7 +223,8 @@ TEST(Ctc, RefusesLabelsThatCannotBe) {
   }
 }
 
-// Probabilities of thousands of steps become as small as e^-12000: an error of each step's would be seen.
+// Probabilities of thousands of steps become as small as e^-12000: an error of each step's would be
+// seen.
 TEST(CtcLoss, IsAsExactOfManySteps) {
   const int64_t steps = 4000, width = 20;
   const std::vector<int> labels{3, 7, 7, 1, 12};
