@@ -40,7 +40,7 @@ void check_riff_length(const std::string& path) {
   std::error_code error;
   const uint64_t bytes = std::filesystem::file_size(path, error);
   // A recorder that could not go back to its header leaves 0 or the largest number there.
-  if (error || says <= 8 || says >= 0xFFFFFFFFu || bytes >= says) return;
+  if (error || says >= 0xFFFFFFFFu || bytes >= says) return;
   refuse(path, "is cut short: " + std::to_string(bytes) + " bytes of the " + std::to_string(says) +
                    " that its header names");
 }

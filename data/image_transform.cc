@@ -142,9 +142,9 @@ CropWindow random_resized_window(int height, int width, double scale_min, ImageD
   }
   int w = width, h = height;
   if (double(width) / height < 3.0 / 4) {
-    h = std::max(1, static_cast<int>(std::lround(width / 0.75)));
+    h = static_cast<int>(std::lround(width / 0.75));
   } else if (double(width) / height > 4.0 / 3) {
-    w = std::max(1, static_cast<int>(std::lround(height / 0.75)));
+    w = static_cast<int>(std::lround(height / 0.75));
   }
   w = std::min(w, width), h = std::min(h, height);
   return {(height - h) / 2, (width - w) / 2, h, w};

@@ -132,6 +132,42 @@ TEST(Buckets, WidthsBeyondTheMostAreJoinedWhereItPadsLeast) {
   }
 }
 
+int64_t cells_of(const std::vector<PairLength>& lengths, const BucketLadder& ladder) {
+  int64_t cells = 0;
+  for (const PairLength& each : lengths) {
+    const Bucket& bucket = ladder.buckets.at(size_t(ladder.find(each)));
+    cells += bucket.source + bucket.target;
+  }
+  return cells;
+}
+
+// One rung after the other goes, the one without which the pairs fill the fewest cells.
+TEST(Buckets, WidthsAreJoinedOneByOne) {
+  uint32_t state = 7;
+  const auto below = [&](uint32_t n) {
+    return int((state = state * 1664525u + 1013904223u) / 65536u % n);
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<PairLength> lengths;
+    for (int i = 0; i < 150; ++i) {
+      const int source = 1 + below(turn % 2 ? 60 : 30);
+      lengths.push_back(
+          {source, std::clamp(source * (1 + turn % 3) / (1 + turn % 2) + below(9), 2, 60)});
+    }
+    BucketLadder want = width_buckets(lengths, 8, 60, 4, kMostBuckets);
+    for (int most = int(want.buckets.size()) - 1; most > 0; --most) {
+      BucketLadder fewest;
+      for (size_t gone = 0; gone < size_t(most); ++gone) {
+        BucketLadder without = want;
+        without.buckets.erase(without.buckets.begin() + ptrdiff_t(gone));
+        if (gone == 0 || cells_of(lengths, without) < cells_of(lengths, fewest)) fewest = without;
+      }
+      want = fewest;
+      ASSERT_EQ(width_buckets(lengths, 8, 60, 4, most).buckets, want.buckets) << turn;
+    }
+  }
+}
+
 TEST(BatchSize, RowsThatFitTheWords) {
   const BatchSize words = BatchSize::of_words(400);
   EXPECT_EQ(words.rows(100, 20), 4);

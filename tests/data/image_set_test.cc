@@ -66,6 +66,7 @@ TEST_F(ImageSetTest, AFolderForEachClass) {
   write("cat/readme.txt", "no image");
   write("cat/.hidden.jpg", "no image");
   write("loose.jpg", "of no class");
+  write(".cache/1.jpg", "of no class either");
   const ImageSet set = read_image_folder(dir_, OnBadImage::fail);
   EXPECT_EQ(set.classes, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(set.labels, (std::vector<int32_t>{0, 1, 1}));
@@ -193,6 +194,42 @@ TEST_F(ImageSetTest, MadeUpImagesKeepTheirPixelsInAPart) {
   EXPECT_EQ(part.read(0, 3).pixels, set.read(4, 3).pixels);
   EXPECT_EQ(part.read(1, 3).pixels, set.read(1, 3).pixels);
   EXPECT_NE(set.read(4, 3).pixels, set.read(1, 3).pixels);
+}
+
+// A class has a pattern of 4 x 4 blocks, bright or dark; the rest is noise that no two images
+// share.
+TEST_F(ImageSetTest, MadeUpImagesShowTheirClass) {
+  const ImageSet set = made_up_images(40, 8, 8, 3, 5, 0);
+  std::vector<std::vector<bool>> patterns;
+  for (int64_t i = 0; i < set.size(); ++i) {
+    const Image image = set.read(i, 3);
+    std::vector<bool> pattern;
+    for (size_t block = 0; block < 16; ++block) {
+      int least = 255, most = 0;
+      for (size_t k = 0; k < 2 * 2 * 3; ++k) {
+        const size_t row = block / 4 * 2 + k / 6, column = block % 4 * 2 + k / 3 % 2;
+        const int value = image.pixels[(row * 8 + column) * 3 + k % 3];
+        least = std::min(least, value), most = std::max(most, value);
+      }
+      pattern.push_back(most >= 128);
+      ASSERT_TRUE(most < 128 || least >= 96) << "image " << i << ", block " << block;
+    }
+    const auto label = size_t(set.labels[size_t(i)]);
+    ASSERT_EQ(label, size_t(i) % 8);
+    if (label == patterns.size()) patterns.push_back(pattern);
+    ASSERT_EQ(pattern, patterns[label]) << i;
+  }
+  EXPECT_GT(std::set(patterns.begin(), patterns.end()).size(), 6u);
+}
+
+TEST_F(ImageSetTest, FingerprintsTellNamesApart) {
+  const auto of = [](std::vector<fs::path> files) {
+    return ImageSet{.labels = std::vector<int32_t>(files.size()), .files = files}.fingerprint();
+  };
+  EXPECT_EQ(of({"ab", "c"}), of({"ab", "c"}));
+  EXPECT_NE(of({"ab", "c"}), of({"a", "bc"}));
+  EXPECT_NE(of({"ab", "c"}), of({"ab", "d"}));
+  EXPECT_NE(of({"ab", "c"}), of({"c", "ab"}));
 }
 
 bool equal(const ImageBatch& a, const ImageBatch& b) {

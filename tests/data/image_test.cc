@@ -79,11 +79,15 @@ TEST(Image, AJpegWithTooManyCodesIsRefused) {
     return jpeg;
   };
   const std::string damaged = "picture.jpg: a damaged JPEG";
+  const std::string short_of = "picture.jpg: the JPEG is cut short: it has no end marker";
   EXPECT_EQ(error_of(with_segment(2 + 17 + 257, {0, 0, 255, 2})), damaged);
   EXPECT_EQ(error_of(with_segment(2 + 17 + 256, {0, 0, 255, 1})),  // of no picture, but no harm
             "picture.jpg: not a JPEG or PNG image that can be read");
   EXPECT_EQ(error_of(with_segment(10, {0, 255, 255})), damaged);  // its counts go on after it
   EXPECT_EQ(error_of(with_segment(2 + 17 + 3, {0, 4})), damaged);
+  EXPECT_EQ(error_of({0xFF, 0xD8, 0xFF, 0xE0, 0, 1}), damaged);  // shorter than its own length
+  EXPECT_EQ(error_of({0xFF, 0xD8, 0xFF, 0xE0, 0, 2}), short_of);
+  EXPECT_EQ(error_of({0xFF, 0xD8, 0xFF, 0xE0, 0}), short_of);
   std::vector<uint8_t> filled = with_segment(2 + 17 + 257, {0, 0, 255, 2});
   filled.insert(filled.begin(), 0xFF);  // a fill byte hides nothing
   EXPECT_EQ(error_of(filled), damaged);
@@ -126,6 +130,15 @@ TEST(Image, ColoursAndGreyBecomeEachOther) {
   EXPECT_EQ(with_channels(grey, 1).pixels, grey.pixels);
   EXPECT_EQ(with_channels(grey, 3).pixels,
             (std::vector<uint8_t>{77, 77, 77, 149, 149, 149, 29, 29, 29, 18, 18, 18}));
+  Image many{16, 256, 3, {}};
+  for (uint32_t i = 0, state = 1; i < 16 * 256 * 3; ++i) {
+    many.pixels.push_back(uint8_t((state = state * 1664525u + 1013904223u) >> 24));
+  }
+  const Image rounded = with_channels(many, 1);
+  for (size_t i = 0; i < rounded.pixels.size(); ++i) {
+    const uint8_t* p = many.pixels.data() + 3 * i;
+    ASSERT_EQ(rounded.pixels[i], std::floor((77.0 * p[0] + 150 * p[1] + 29 * p[2]) / 256 + 0.5));
+  }
 }
 
 TEST(Resample, IsPillowsBilinear) {
@@ -257,6 +270,8 @@ TEST(Transform, RandomPartsHaveTheAreaAndTheRatioAskedFor) {
   // Where no part fits: the middle, of the nearest ratio.
   ImageDraws draws(1, 2, 3);
   EXPECT_EQ(random_resized_window(10, 1000, 0.9, draws), (CropWindow{0, 493, 10, 13}));
+  EXPECT_EQ(random_resized_window(1000, 10, 0.9, draws), (CropWindow{493, 0, 13, 10}));
+  EXPECT_EQ(random_resized_window(1, 1000, 0.9, draws), (CropWindow{0, 499, 1, 1}));
   EXPECT_EQ(random_resized_window(1, 1, 0.08, draws), (CropWindow{0, 0, 1, 1}));
 }
 

@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "core/error.h"
+#include "data/audio.h"
 #include "data/labels.h"
 #include "data/speech_batches.h"
 #include "data/speech_corpus.h"
@@ -111,7 +113,12 @@ TEST_F(ManifestTest, LabelsComeFromAFile) {
   EXPECT_EQ(Labels::load({again, "", ""}), labels);
   for (const char* wrong : {"a\nbc\n", "a\na\n", "a\n\nb\n"}) {
     std::ofstream(path) << wrong;
-    EXPECT_THROW(Labels::load({path, "data.labels", ""}), UsageError) << wrong;
+    try {
+      Labels::load({path, "data.labels", ""});
+      FAIL() << wrong;
+    } catch (const UsageError& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with(path + ":2: ")) << error.what();
+    }
   }
 }
 
@@ -217,6 +224,24 @@ TEST(SpeechBatches, HoldFeaturesLabelsAndNothingElse) {
   const auto first = drawn(1);
   EXPECT_EQ(drawn(1), first);
   EXPECT_NE(drawn(2), first);
+
+  // Each tempo comes about as often as the others.
+  EXPECT_EQ(batch.labels.size(), size_t(20 * 4));
+  std::map<int64_t, int> times;
+  const SpeechVariety tempo{.tempo = true, .seed = 3};
+  for (batch.position.epoch = 0; batch.position.epoch < 60; ++batch.position.epoch) {
+    fill_speech_batch(reader, utterances, std::vector<int32_t>{1}, extent, &tempo, true, batch);
+    ++times[batch.frames[0]];
+  }
+  ASSERT_EQ(times.size(), 3u);
+  const Utterance& said = utterances[1];
+  for (const int speed : {9, 10, 11}) {
+    EXPECT_GT(times[reader.read(said, speed).frames], 10) << speed;
+    EXPECT_EQ(reader.read(said, speed).frames,
+              reader.frames(resampled_length(said.samples, speed, 10)));
+  }
+  EXPECT_LT(reader.read(said, 11).frames, reader.read(said, 10).frames);
+  EXPECT_LT(reader.read(said, 10).frames, reader.read(said, 9).frames);
 }
 
 TEST(MadeUp, AreLikeReadBooks) {

@@ -43,6 +43,26 @@ TEST(Tokenizer, SplitsPunctuationOff) {
   for (const auto& each : cases) EXPECT_EQ(split(each[0]), each[1]);
 }
 
+// The first and the last marks of each kind, and what stands beside them.
+TEST(Tokenizer, KnowsMarksFromLetters) {
+  for (const std::string mark :
+       {"!",      "*",      ";",      "[",      "`",      "{",      "~",      "\u00A1", "\u00A9",
+        "\u00AB", "\u00AC", "\u00B1", "\u00B4", "\u00B8", "\u00BB", "\u00BF", "\u00D7", "\u00F7",
+        "\u2012", "\u2018", "\u2027", "\u2030", "\u205E", "\u20A0", "\u20CF", "\u2190", "\u2BFF",
+        "\u3001", "\u3003", "\u3008", "\u3011", "\u3014", "\u301F", "\uFF01", "\uFF0F", "\uFF1A",
+        "\uFF20", "\uFF3B", "\uFF40", "\uFF5B", "\uFF65"}) {
+    EXPECT_EQ(split("a" + mark + "b"), "a " + mark + " b");
+  }
+  for (const std::string letter :
+       {"0",      "9",      "A",      "Z",      "a",      "z",      "\u007F", "\u00AA",
+        "\u00AD", "\u00B2", "\u00B3", "\u00B5", "\u00B9", "\u00BA", "\u00BC", "\u00BE",
+        "\u00C0", "\u00D6", "\u00D8", "\u00F6", "\u00F8", "\u0100", "\u200F", "\u209F",
+        "\u20D0", "\u218F", "\u2C00", "\u3004", "\u3007", "\u3012", "\u3013", "\u3020",
+        "\uFF00", "\uFF10", "\uFF19", "\uFF21", "\uFF3A", "\uFF41", "\uFF5A", "\uFF66"}) {
+    EXPECT_EQ(split("a" + letter + "b"), "a" + letter + "b");
+  }
+}
+
 TEST(Tokenizer, TokenizedTextIsAFixedPoint) {
   for (const std::string line : {"Hello , world !", "“ Được , ” ông nói …", "$ 5 ( 3 % ) ..."}) {
     EXPECT_EQ(split(line), line);
