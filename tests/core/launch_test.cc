@@ -2,8 +2,11 @@
 #include "core/ranks/launch.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "core/error.h"
@@ -111,6 +114,23 @@ TEST(LaunchAtHand, ThatMpiCannotReachIsRefused) {
   EXPECT_NE(slurm.find("srun --mpi=pmix"), std::string::npos) << slurm;
   const std::string hydra = said({{"MPI_LOCALNRANKS", "2"}});
   EXPECT_NE(hydra.find("the mpirun of the MPI"), std::string::npos) << hydra;
+}
+
+// The folder that PAL_PLUGINS names comes first.
+TEST(OpenGroup, SaysWhichPluginItCannotLoad) {
+  const std::string folder = testing::TempDir() + "/pal_plugins_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/libpal_mpi.so") << "no library";
+  setenv("PAL_PLUGINS", folder.c_str(), 1);
+  std::string said;
+  try {
+    open_group({.by = "PMI_SIZE", .ranks = 2});
+  } catch (const UsageError& error) {
+    said = error.what();
+  }
+  unsetenv("PAL_PLUGINS");
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(said.starts_with("ranks: " + folder + "/libpal_mpi.so: ")) << said;
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ TEST(OwnProcessors, AreThoseThatTheSystemSays) {
   };
   EXPECT_EQ(each(true), (std::vector{half, half}));
   EXPECT_EQ(each(false), (std::vector{half, half}));
+  test::ThreadGroup alone(std::make_shared<test::MeetingPlace>(1), 0, 1, 1);
+  EXPECT_EQ(own_processors(alone), int(processors.size()));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
+#include "ops/kernels/tiles.h"
 #include "tests/ops/generic/checks.h"
 
 namespace pal::test {
@@ -213,6 +214,18 @@ Problems check_facts(const Case& c) {
   if (!std::isfinite(cost.bytes) || cost.bytes < 0)
     problems.push_back("bytes are not a number >= 0");
   if (!c.op->windows && !(cost.flops + cost.bytes > 0)) problems.push_back("it costs nothing");
+  // Small tensors beside a large one are not always counted, nor is the step's row of scalars.
+  double read = 0, written = 0;
+  for (const TensorSpec& spec : in) {
+    if (is_float(spec.dtype)) read = std::max(read, double(spec.bytes()));
+  }
+  for (const TensorSpec& spec : out) written = std::max(written, double(spec.bytes()));
+  const std::string_view name = c.op->name ? c.op->name : "";
+  const bool of_parts =
+      name == "subsample" || name == "embedding_grad" || name == "moments_over_ranks";
+  if (!c.op->windows && !of_parts && cost.bytes < 0.7 * (read + written)) {
+    problems.push_back("it moves fewer bytes than its largest operand and result have");
+  }
   // Inference is a function: twice the same.
   if (!(infer_specs(*c.op, in, c.example.attrs) == infer_specs(*c.op, in, c.example.attrs))) {
     problems.push_back("inference gives other specs the second time");

@@ -223,5 +223,39 @@ TEST(Ctc, RefusesLabelsThatCannotBe) {
   }
 }
 
+// Probabilities of thousands of steps become as small as e^-12000: an error of each step's would be
+// seen.
+TEST(CtcLoss, IsAsExactOfManySteps) {
+  const int64_t steps = 4000, width = 20;
+  const std::vector<int> labels{3, 7, 7, 1, 12};
+  Lcg random{5};
+  Sequence sequence{steps, width, {}, labels};
+  for (int64_t i = 0; i < steps * width; ++i) sequence.logits.push_back(random.unit());
+  std::vector<int> states;  // blanks between
+  for (const int label : labels) states.push_back(0), states.push_back(label);
+  states.push_back(0);
+  std::vector<double> alpha(states.size(), 0);  // beside e^-taken
+  double taken = 0;
+  for (int64_t t = 0; t < steps; ++t) {
+    const float* x = sequence.logits.data() + t * width;
+    double sum = 0;
+    for (int64_t v = 0; v < width; ++v) sum += std::exp(double(x[v]));
+    std::vector<double> next(states.size(), 0);
+    for (size_t s = 0; s < states.size(); ++s) {
+      double from = t == 0 ? double(s < 2) : alpha[s];
+      if (t > 0 && s > 0) from += alpha[s - 1];
+      if (t > 0 && s > 1 && states[s] != 0 && states[s] != states[s - 2]) from += alpha[s - 2];
+      next[s] = from * std::exp(double(x[states[s]])) / sum;
+    }
+    double most = 0;
+    for (const double each : next) most = std::max(most, each);
+    for (double& each : next) each /= most;
+    taken -= std::log(most), alpha = next;
+  }
+  const double want = taken - std::log(alpha.back() + alpha[alpha.size() - 2]);
+  EXPECT_GT(want, 5000);
+  EXPECT_NEAR(double(run({sequence}).nll[0]), want, 2e-3);
+}
+
 }  // namespace
 }  // namespace pal::test

@@ -170,5 +170,21 @@ TEST(BatchedMatmul, ReadsTimeMajorOperandsInPlace) {
   }
 }
 
+TEST(Matmul, ABatchedOperandIsNotPacked) {
+  TensorSpec packed{{2, 3, 5}};
+  const auto refusal = [&] {
+    const Specs in{{{2, 3, 4}}, packed, {}, {}};
+    try {
+      infer_specs(matmul_op, in, MatmulAttrs{.ta = true});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(), "");
+  packed.layout = std::make_shared<BlockedLayout>();
+  EXPECT_NE(refusal().find("only two axes may be packed"), std::string::npos) << refusal();
+}
+
 }  // namespace
 }  // namespace pal
