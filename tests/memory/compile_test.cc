@@ -13,6 +13,7 @@
 #include "memory/plan/report.h"
 #include "memory/schedule/schedule.h"
 #include "tests/memory/running.h"
+#include "tests/support/random_network.h"
 
 namespace pal::test {
 namespace {
@@ -231,6 +232,25 @@ TEST(Compile, ReportsItsPasses) {
   EXPECT_EQ(c.passes[4].after_bytes, c.plan.device().bytes);
   EXPECT_NE(to_string(c.passes[0]).find("4 updates moved"), std::string::npos);
   EXPECT_EQ(c.kernels.size(), c.program.nodes.size());
+}
+
+// Late updates wait to be fused, among nodes that have been put in an order: without either they
+// wait for nothing.
+TEST(Compile, PassesThatAreOffAreNotRun) {
+  Program p = random_network(3, {.layers = 6});
+  KernelCache cache{Device{}};
+  const auto has = [&](const char* name, CompileOptions options) {
+    const Compiled c = compile(p, cache, StateLayout(p), options);
+    return std::any_of(c.passes.begin(), c.passes.end(),
+                       [&](const PassReport& pass) { return pass.name == name; });
+  };
+  ASSERT_TRUE(has("late_updates", {}));
+  EXPECT_FALSE(has("late_updates", {.late_updates = false}));
+  EXPECT_FALSE(has("late_updates", {.fuse_updates = false}));
+  EXPECT_FALSE(has("late_updates", {.schedule = Schedule::program}));
+  EXPECT_FALSE(has("schedule", {.schedule = Schedule::program}));
+  EXPECT_FALSE(has("fuse_updates", {.fuse_updates = false}));
+  EXPECT_FALSE(has("layouts", {.layouts = false}));
 }
 
 TEST(Compile, ABudgetThatCannotBeMetSaysWhy) {

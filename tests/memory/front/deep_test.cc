@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
@@ -21,6 +22,7 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/front/chain_network.h"
 #include "tests/support/random_network.h"
 
 namespace pal::test {
@@ -80,6 +82,46 @@ TEST(Segments, ABorderForEveryBlockOfAChain) {
   }
   // One block's share of the time is the least that a block takes.
   EXPECT_LE(find_segments(view, ms, 2).borders.size(), 1u);
+}
+
+// Every border of random chains holds just what crosses it, and splits the gradients as it says.
+TEST(Segments, BordersHoldWhatCrossesThem) {
+  size_t borders = 0, of_first = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const Program step = chain_network(seed, {.layers = 6 + int(seed % 20)});
+    const StepView view(step);
+    const ByNode<double> ms(step.nodes.size(), 1);
+    const Segments segments = find_segments(view, ms, 8);
+    NodeId turn = step.node_count();  // the first gradient
+    for (NodeId n = step.node_count(); n-- > 0;) {
+      if (step.node(n).phase != Phase::forward) turn = n;
+    }
+    for (const Segments::Border& border : segments.borders) {
+      ++borders;
+      std::set<StorageId> crossing;
+      int64_t bytes = 0;
+      for (ValueId v : step.values.ids()) {
+        const StorageId s = view.storage[v];
+        const NodeId made = step.value(v).producer;
+        if (s == kNone || view.stays(v) || made == kNone || made > border.after) continue;
+        if (segments.kept[s]) continue;
+        NodeId last = made;
+        for (NodeId n : step.nodes.ids()) {
+          for (const ValueId in : present(step.node(n).in)) {
+            if (n < turn && view.storage[in] == s) last = n;
+          }
+        }
+        if (last > border.after && crossing.insert(s).second) {
+          bytes += view.storage_bytes[s];
+          of_first += made <= 1;
+        }
+      }
+      EXPECT_EQ(border.bytes, bytes) << seed;
+      EXPECT_EQ(std::set(border.storages.begin(), border.storages.end()), crossing) << seed;
+    }
+  }
+  EXPECT_GT(borders, 100u);
+  EXPECT_GT(of_first, 0u);
 }
 
 TEST(Deep, ReachesFarBelowAndKeepsItsClaims) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "core/error.h"
 #include "core/order.h"
 #include "core/verify.h"
@@ -97,6 +99,70 @@ TEST(JoinMicroBatches, RandomStepsKeepTheirBits) {
     for (Node& node : plain.nodes) node.queue = kComputeQueue, node.waits.clear();
     ASSERT_EQ(difference_of(plain, bits_of(plain), bits_of(logical)), "") << "seed " << seed;
   }
+}
+
+// What a node knows to be done: what its queue and what it waits for know. Nodes stand in the order
+// of `run`.
+std::vector<std::vector<char>> known_in_time(const Program& p) {
+  std::vector<std::vector<char>> known(p.nodes.size(), std::vector<char>(p.nodes.size(), 0));
+  std::array<NodeId, 2> last{kNone, kNone};
+  for (NodeId n : p.nodes.ids()) {
+    std::vector<NodeId> before = p.node(n).waits;
+    NodeId& own = last[p.node(n).queue];
+    if (own != kNone) before.push_back(own);
+    own = n;
+    for (const NodeId b : before) {
+      known[size_t(n)][size_t(b)] = 1;
+      for (size_t k = 0; k < known.size(); ++k) known[size_t(n)][k] |= known[size_t(b)][k];
+    }
+  }
+  return known;
+}
+
+// Of so many nodes of a queue that follow each other one knows what had ended beside it; and once
+// the first queue has ended, the second's nodes are on it.
+TEST(InTime, EveryFewNodesWaitForWhatHasEnded) {
+  int moved = 0, waits_of_each = 0, waits_of_few = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Program step = random_network(seed);
+    const Program joined = join_micro_batches(step, step);
+    ByNode<NodeDemand> demands;
+    for (NodeId n : joined.nodes.ids()) {
+      demands.push_back({.launch_ms = 0.1, .work_ms = double((n * 7919 + NodeId(seed)) % 13)});
+    }
+    const SideBySide run = run_side_by_side(joined, demands);
+    NodeId end = kNone;
+    for (NodeId n : joined.nodes.ids()) {
+      if (joined.node(n).queue == kComputeQueue) end = n;
+    }
+    ByNode<size_t> position(joined.nodes.size(), 0);
+    for (size_t i = 0; i < run.order.size(); ++i) position[run.order[i]] = i;
+    for (const int every : {1, 3}) {
+      const Program p = in_time(joined, run, every);
+      const auto known = known_in_time(p);
+      std::array<std::vector<NodeId>, 2> queues;  // by what they were called before
+      for (size_t i = 0; i < run.order.size(); ++i) {
+        const NodeId n = run.order[i];
+        const bool second = joined.node(n).queue != kComputeQueue, late = run.seen[n] == end;
+        const QueueId queue = p.nodes[i].queue;
+        ASSERT_EQ(queue == kComputeQueue, !second || late) << "seed " << seed << ", node " << n;
+        moved += second && late;
+        for (const NodeId w : p.nodes[i].waits) {
+          ++(every == 1 ? waits_of_each : waits_of_few);
+          ASSERT_NE(p.node(w).queue, queue) << "a queue's order is no wait";
+        }
+        queues[queue].push_back(n);
+        bool knows = queues[queue].size() < size_t(every);
+        for (size_t k = 0; k < size_t(every) && k < queues[queue].size(); ++k) {
+          const NodeId seen = run.seen[queues[queue][queues[queue].size() - 1 - k]];
+          knows = knows || seen == kNone || known[i][position[seen]];
+        }
+        ASSERT_TRUE(knows) << "seed " << seed << ", node " << n << ", every " << every;
+      }
+    }
+  }
+  EXPECT_GT(moved, 10);
+  EXPECT_LT(waits_of_few, waits_of_each);
 }
 
 TEST(JoinMicroBatches, BadInput) {

@@ -8,6 +8,7 @@
 #include "core/order.h"
 #include "core/verify.h"
 #include "memory/plan/report.h"
+#include "memory/run/shared_plan.h"
 #include "memory/storages/lifetimes.h"
 #include "tests/memory/running.h"
 
@@ -29,6 +30,21 @@ TEST(Plan, StateFirstThenInputsTwiceThenTheRest) {
   EXPECT_GE(at(a), plan.device().transients_begin());
   EXPECT_EQ(plan.device().bytes, plan.device().transients_begin() + 3 * 128) << "a, c, scratch";
   EXPECT_EQ(plan.device().lower_bound, plan.device().bytes);
+}
+
+// State and inputs, and outputs that are made anew: those that live on the device.
+TEST(Plan, AJobsOwnBytesAreStateInputsAndOutputs) {
+  Builder b;
+  Val x = b.input("x0", {Shape{20}}), w = b.state("w0", {Shape{5}}, Role::weight);
+  Val a = reverse(x), c = reverse(a);
+  b.output("y", c);
+  b.output("w", w);
+  Ready r(b.take());
+  const Plan plan = make_plan(r.program, r.storages, r.layout);
+  EXPECT_EQ(SharedPlan::own_bytes(r.storages, plan), plan.device().transients_begin() + 128) << "c";
+  Storages away = r.storages;
+  away.list[away.of[size_t(c.id)]].space = Space::host;
+  EXPECT_EQ(SharedPlan::own_bytes(away, plan), plan.device().transients_begin());
 }
 
 // Each moment is in one column, which shows the highest of its moments; there are no more columns
@@ -192,6 +208,10 @@ TEST(CheckPlan, FindsMisalignmentAndEscapes) {
   Faulty h;
   h.offset(h.a) = h.offset(h.x) + 64;  // the spare slot
   EXPECT_NE(h.check().find("lies among the state and inputs"), std::string::npos);
+  Faulty byte;
+  byte.r.storages.list[byte.r.storages.of[size_t(byte.a.id)]].bytes = 1;
+  byte.offset(byte.a) = byte.offset(byte.x) + 64;
+  EXPECT_NE(byte.check().find("lies among the state and inputs"), std::string::npos);
   Faulty i;
   i.offset(i.w) = i.offset(i.x);
   EXPECT_NE(i.check().find("overlaps"), std::string::npos);

@@ -6,6 +6,7 @@
 
 #include "core/print.h"
 #include "core/verify.h"
+#include "memory/front/choose.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -50,6 +51,14 @@ TEST(DelayForward, OnePartAtATime) {
   EXPECT_EQ(reference(*out, 2), reference(p, 2));
   const Program many = in_parts(8);  // logits of 2 KiB each; five less are alive, or more
   EXPECT_LE(peak_bytes(*delay_forward(many)), peak_bytes(many) - 5 * 2048);
+}
+
+// What clones are chosen in is in the order of demand where the step may be put in another order at
+// all.
+TEST(DelayForward, ComesBeforeClonesWhereOrderIsFree) {
+  const Program p = in_parts(4);
+  EXPECT_EQ(ops_of(before_clones(p, {})), ops_of(*delay_forward(p)));
+  EXPECT_EQ(ops_of(before_clones(p, {.schedule = Schedule::program})), ops_of(p));
 }
 
 TEST(DelayForward, NothingToDelay) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/builder.h"
 #include "core/verify.h"
 #include "memory/passes/assign_queues.h"
@@ -149,6 +151,43 @@ TEST(SwapTrips, ACopyDoesNotBeginBeforeItMay) {
 }
 
 // naive: nothing overlaps, so the step takes what its nodes take, one after the other.
+// vDNN's rule: every map that waits for its gradient leaves behind its last reader of the forward
+// pass, and comes while the gradient before that which needs it runs.
+TEST(SwapTrips, VdnnSendsEveryMapThatWaits) {
+  Builder b;
+  std::vector<Val> y{tanh(b.input("x", {{1 << 12}}))};
+  while (y.size() < 6) y.push_back(tanh(y.back()));
+  Val g = mul(y[5], y[5]);
+  for (size_t i = 5; i-- > 0;) g = mul(g, y[i]);
+  b.output("loss", sum_all(g));
+  Program p = b.take();
+  for (NodeId n = 6; n < p.node_count(); ++n) p.node(n).phase = Phase::backward;
+  for (ValueId v = 1; v <= 6; ++v) p.value(v).role = Role::feature_map;
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const std::vector<Trip> trips = vdnn_trips(p, units, VdnnInputs::all);
+  std::vector<ValueId> sent;
+  for (const Trip& trip : trips) {
+    const SwapUnit& unit = units[trip.unit];
+    ASSERT_EQ(unit.copied.size(), 1u);
+    const ValueId v = unit.copied[0];
+    sent.push_back(v);
+    NodeId last = kNone, first = kNone;  // readers in the forward pass, and after it
+    for (const NodeId n : unit.touches) {
+      if (n < 6) last = n;
+      if (n >= 6 && first == kNone) first = n;
+    }
+    EXPECT_EQ(trip.leave, last) << v;
+    EXPECT_GT(trip.come, trip.leave) << v;
+    EXPECT_LE(trip.come, first) << v;
+    EXPECT_GE(trip.come, std::max(NodeId(6), NodeId(first - 1))) << v;
+  }
+  EXPECT_GE(sent.size(), 5u);
+  std::sort(sent.begin(), sent.end());
+  EXPECT_EQ(std::unique(sent.begin(), sent.end()), sent.end());
+  // No heavy operator reads any of them.
+  EXPECT_TRUE(vdnn_trips(p, units, VdnnInputs::conv).empty());
+}
+
 TEST(SwapTrips, NaiveCopiesRunAlone) {
   Program p = idle();
   for (NodeId n = 8; n < p.node_count(); ++n) p.node(n).phase = Phase::backward;
