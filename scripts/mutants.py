@@ -182,6 +182,14 @@ def skipped(source):
             while source.words[j] not in (",", "}"):
                 j = source.match[j] + 1 if source.words[j] in "([{<" and j in source.match else j + 1
             out.update(range(i, j))
+        elif source.words[i:i + 4] == ["{", ".", "operands", "="] and i in source.match:  # one of them
+            out.update(range(i, source.match[i]))
+        elif source.words[i:i + 3] == ["vector", "<", "Example"]:  # a function that makes them
+            j = i + 4
+            while j < len(source.words) and source.words[j] not in (";", "{", "="):
+                j = source.match[j] + 1 if source.words[j] == "(" and j in source.match else j + 1
+            if j < len(source.words) and source.words[j] == "{" and j in source.match:
+                out.update(range(i, source.match[j] + 1))
     return out
 
 
