@@ -64,9 +64,7 @@ class ChainTables {
   int need(int64_t peak) const {
     return int(std::max<int64_t>(0, (peak - least_ + slot_ / 2) / slot_));
   }
-  int take(int64_t bytes) const {
-    return int((bytes >= 0 ? bytes + slot_ / 2 : bytes - slot_ / 2) / slot_);
-  }
+  int take(int64_t bytes) const { return int((bytes + slot_ / 2) / slot_); }
   int after(int m, int taken) const { return std::min(m - taken, slots_ - 1); }
   static int64_t forgotten(const Chain& chain, int s, const ChainVariant& v) {
     return s > 0 && !v.reads_border ? chain.blocks[size_t(s - 1)].border : 0;

@@ -2,9 +2,13 @@
 #include "core/ranks/processors.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "tests/support/thread_group.h"
 
@@ -75,6 +79,25 @@ TEST(OwnProcessors, AreThoseThatTheSystemSays) {
   EXPECT_EQ(each(false), (std::vector{half, half}));
   test::ThreadGroup alone(std::make_shared<test::MeetingPlace>(1), 0, 1, 1);
   EXPECT_EQ(own_processors(alone), int(processors.size()));
+}
+
+// OpenMP reads its variables as a program begins: where none have bound the threads of this one, it
+// starts another.
+TEST(OwnProcessors, AreThePlacesOfThreadsThatAreBound) {
+  if (omp_get_num_places() == 0) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::string command = "OMP_PROC_BIND=true OMP_PLACES=threads '" + program +
+                                "' --gtest_filter=OwnProcessors." + name + " >/dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return;
+  }
+  int processors = 0;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    processors += omp_get_place_num_procs(place);
+  }
+  test::ThreadGroup alone(std::make_shared<test::MeetingPlace>(1), 0, 1, 1);
+  EXPECT_EQ(own_processors(alone), processors);
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ class Changes(unittest.TestCase):
 
     def test_keeps_off_the_examples_of_an_operator(self):
         text = "const OpDef x_op{.name = \"x\", .examples = {{.operands = {example({3, 7})}}}, .arity = 2};\n"
-        self.assertEqual([(c.before, c.after) for c in mutants.changes_of("x.cc", text)], [("2", "3"), ("2", "1")])
+        for more in ("", "std::vector<Example> examples_of(int n) {\n  return {{.attrs = A{.n = 7}}};\n}\n",
+                     "const OpDef y_op = op(\"y\", {{.operands = {example({3})}, .attrs = A{.n = 7}}});\n"):
+            self.assertEqual([(c.before, c.after) for c in mutants.changes_of("x.cc", text + more)], [("2", "3"), ("2", "1")])
 
     def test_every_change_changes(self):
         text = (ROOT / "core" / "verify.cc").read_text()

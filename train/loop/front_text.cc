@@ -37,7 +37,7 @@ template <class Enum> Enum member_in(const json& number, Enum last) {
 
 // What logs and pages show.
 std::string words_in(const json& text) {
-  const std::string words = text.get<std::string>();
+  std::string words = text.get<std::string>();
   if (std::any_of(words.begin(), words.end(), [](unsigned char c) { return std::iscntrl(c); })) {
     throw UsageError("a name with control characters");
   }

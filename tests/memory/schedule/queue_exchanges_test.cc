@@ -81,6 +81,17 @@ TEST(QueueExchanges, AnUpdateWaitsForReadersOfWhatItWrites) {
   EXPECT_EQ(queued(b.take(), {1, 1, 0, 10, 1, 3}).step_ms, 16) << "w is read at 12, written after";
 }
 
+// What no exchange waits for runs beside the first, before the operands of the second.
+TEST(QueueExchanges, WhatLeadsToNoneComesBehindTheFirst) {
+  Builder b;
+  Val x = b.input("x", {{8}});
+  Val first = all_reduce({tanh(x)}, 2)[0];      // 0, 1
+  Val second = all_reduce({sigmoid(x)}, 2)[0];  // 2, 3
+  b.output("y", relu(x));                       // 4
+  b.output("z", pal::add(first, second));       // 5
+  EXPECT_EQ(computed(queued(b.take(), {1, 5, 1, 1, 1, 1}).program), "tanh relu sigmoid add ");
+}
+
 // Of updates only those behind an exchange run when they can.
 TEST(QueueExchanges, OtherUpdatesKeepTheirPlace) {
   Builder b;

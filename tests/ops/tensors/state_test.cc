@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/builder.h"
+#include "core/error.h"
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
 #include "ops/tensors/state_rows.h"
@@ -92,6 +93,14 @@ TEST(State, AShutGateKeepsState) {
     EXPECT_EQ(std::isnan(eval.floats("copy")[1]), apply != 0);
     EXPECT_EQ(std::isnan(eval.floats("mean")[1]), apply != 0);
   }
+}
+
+TEST(PutRow, TakesThreeOperands) {
+  const TensorSpec old{{4, 3}}, row{{3}};
+  const Specs three{old, row, scalars_spec()}, four{old, row, scalars_spec(), row}, two{old, row};
+  EXPECT_EQ(infer_specs(put_row_op, three, {}), Specs{old});
+  EXPECT_THROW(infer_specs(put_row_op, four, {}), Error);
+  EXPECT_THROW(infer_specs(put_row_op, two, {}), Error);
 }
 
 }  // namespace

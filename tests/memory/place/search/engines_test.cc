@@ -196,6 +196,31 @@ TEST(PerfectPacking, EveryShapeFillsItsRectangle) {
   }
 }
 
+// A budget is counted in nodes, so that a plan is the same on every machine: the way that a search
+// takes is part of what it promises. Who changes it knowingly writes down what it takes then.
+TEST(PlaceEngines, SearchesTakeAsManyNodesAsEver) {
+  std::vector<int64_t> canonical, columns;
+  for (const char* keys : {"twa", "taw", "owz", "sz", "e"}) {
+    int64_t nodes = 0;
+    for (const test::PackingShape& shape : test::packing_shapes()) {
+      const std::vector<Buffer> buffers = test::perfect_packing(shape, 40, 3);
+      CanonicalSearch search(buffers, shape.height, {});
+      const SearchResult::Answer answer = search.run(keys, 200);
+      nodes += search.nodes() + 1000 * (answer == SearchResult::kFound);
+    }
+    canonical.push_back(nodes);
+  }
+  for (const uint64_t seed : {0, 1, 2, 3}) {
+    int64_t nodes = 0;
+    for (const test::PackingShape& shape : test::packing_shapes()) {
+      nodes += ColumnSearch(test::perfect_packing(shape, 60, 3)).run(4, seed, {}).nodes;
+    }
+    columns.push_back(nodes);
+  }
+  EXPECT_EQ(canonical, (std::vector<int64_t>{9027, 9023, 9029, 9028, 9035}));
+  EXPECT_EQ(columns, (std::vector<int64_t>{1417, 2074, 1426, 2056}));
+}
+
 TEST(PlaceEngines, ColumnsFindPackingsOfEveryShape) {
   int solved = 0;
   for (const test::PackingShape& shape : test::packing_shapes()) {
