@@ -164,6 +164,7 @@ int say_ends(const Jobs& jobs, const std::vector<Ended>& ends) {
 }  // namespace
 
 int run_corun(const CorunArgs& given) {
+  forget_stop_signals();
   CorunArgs args = given;
   check_pairs(args.jobs);
   check_resumed(args);

@@ -17,6 +17,8 @@ void on_signal(int signal) {
 
 }  // namespace
 
+void forget_stop_signals() { stop_requested = false; }
+
 const std::atomic<bool>& catch_stop_signals() {
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);

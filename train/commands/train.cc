@@ -62,6 +62,7 @@ int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
 }  // namespace
 
 int run_train(const TrainArgs& args) {
+  forget_stop_signals();
   if (const std::shared_ptr<Group> group = ranks_at_hand()) return train_as_rank(args, group);
   return train(args);
 }
