@@ -17,6 +17,7 @@
 #include "memory/schedule/delay_forward.h"
 #include "memory/schedule/early_updates.h"
 #include "memory/storages/lifetimes.h"
+#include "memory/swap/trips.h"
 
 namespace pal {
 namespace {
@@ -86,6 +87,7 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   Descent descent(sketch, groups_of(sketch, view, std::max(kFewestGroups, kGroupNodes / nodes)));
   const Fates nothing = sketch.nothing();
   const int64_t most = sketch.count(nothing, std::numeric_limits<int64_t>::max()).bytes;
+  sketch.let_leave(least_worth_copying(most));
   std::vector<int64_t> limits;
   for (int k = 1; k <= kFrontLimits && floor < most; ++k) {
     const double part = std::pow(double(floor) / double(most), double(k) / kFrontLimits);

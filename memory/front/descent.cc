@@ -24,6 +24,11 @@ Sketch::Count Descent::count(int64_t limit) {
   return sketch_.count(fates_, limit);
 }
 
+bool Descent::may_leave(size_t group) const {
+  return std::all_of(groups_[group].begin(), groups_[group].end(),
+                     [&](StorageId s) { return sketch_.may_leave(s); });
+}
+
 void Descent::change(size_t group, Fate to) {
   for (const StorageId s : groups_[group]) fates_[s] = to;
 }
@@ -52,7 +57,7 @@ std::vector<Descent::Move> Descent::moves(Range range, bool lowers) const {
     // Only what is made again costs time that could be saved.
     if (!matters || (!lowers && fate_of(group) != Fate::again)) continue;
     for (const Fate to : {Fate::keep, Fate::again, Fate::away}) {
-      if (to == fate_of(group) || (to == Fate::away && !sketch_.has_link())) continue;
+      if (to == fate_of(group) || (to == Fate::away && !may_leave(group))) continue;
       out.push_back({group, to});
     }
   }

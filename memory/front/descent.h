@@ -53,6 +53,7 @@ class Descent {
   Sketch::Count count(int64_t limit);
   Range all() const { return {0, groups_.size()}; }
   Fate fate_of(size_t group) const { return fates_[groups_[group].front()]; }
+  bool may_leave(size_t group) const;
   void change(size_t group, Fate to);
   Sketch::Count tried(size_t group, Fate to, int64_t limit);
   std::vector<Move> moves(Range range, bool lowers) const;

@@ -12,6 +12,7 @@
 // frees little. What later passes do is not counted: another order, layouts, stalls.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "memory/front/sketch_link.h"
@@ -25,7 +26,7 @@ namespace pal {
 enum class Fate : uint8_t {
   keep,
   again,  // made again
-  away    // copied to the host and back, while nobody reads it
+  away    // copied to the host and back, while nobody reads it: what may_leave()
 };
 using Fates = ByStorage<Fate>;
 
@@ -49,7 +50,10 @@ class Sketch {
   Fates nothing() const;
   // Storages that there is a choice for.
   const std::vector<StorageId>& open() const { return t_.open; }
-  bool has_link() const { return t_.copy_ticks > 0; }
+  // What has at least so many bytes may go away, if it can be copied; before that call, nothing
+  // may.
+  void let_leave(int64_t least_bytes) { least_away_ = least_bytes; }
+  bool may_leave(StorageId s) const { return t_.copy_ticks[s] > 0 && t_.bytes[s] >= least_away_; }
   // Of the last count: whether gradients or clones need it, and whether anything lies above the
   // limit while it waits for them.
   bool is_needed(StorageId s) const;
@@ -101,6 +105,7 @@ class Sketch {
   ByStorage<Spans> spans_;
   ByStorage<Spans> sent_;  // of maps that go away: what they would be if copies took no time
   int64_t ticks_ = 0;      // added to the step
+  int64_t least_away_ = std::numeric_limits<int64_t>::max();
   SketchSlots slots_;
   SketchSums sums_;
   SketchLink link_;

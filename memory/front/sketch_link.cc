@@ -48,7 +48,7 @@ void SketchLink::send(StorageId s, const PlaceSpan& kept, const PlaceSpan& back)
     erase_homeward(s);
   } else {
     leaving_.insert(at, s);
-    trip.is_there = true, trip.takes = int64_t(t_.copy_ticks * double(t_.bytes[s]));
+    trip.is_there = true, trip.takes = t_.copy_ticks[s];
   }
   trip.kept = kept, trip.back = back, trip.is_new = true;
   insert_homeward(s);

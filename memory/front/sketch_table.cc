@@ -6,6 +6,7 @@
 
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
+#include "memory/swap/trips.h"
 
 namespace pal {
 namespace {
@@ -32,15 +33,15 @@ SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
       p(seen.program),
       order(std::move(runs_in)),
       position(positions_in(order)),
-      ticks(ticks_of_nodes(p, device)),
-      copy_ticks(device.link > 0 ? kSketchTicks * 1e3 / (device.link * device.link_efficiency)
-                                 : 0) {
+      ticks(ticks_of_nodes(p, device)) {
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   list_storages(storages);
   list_nodes(storages);
   list_gradients();
   bit_bytes.assign(bytes.size(), 0), bit_ticks.assign(bytes.size(), 0);
   if (options.bits) list_bits(device);
+  copy_ticks.assign(bytes.size(), 0);
+  if (device.link > 0) list_copies(storages, device);
   list_fixed();
   list_fused(fused_clones(view, device));
 }
@@ -147,6 +148,19 @@ void SketchTable::list_gradients() {
     PlaceSpan& span = gradients[view.storage[v]];
     span.touch(place_of_node(position[view.first_use[v]]));
     span.touch(place_of_node(position[view.last_use[v]]));
+  }
+}
+
+// As swapping would make the copies; of what clones alone read later, one of all.
+void SketchTable::list_copies(const Storages& storages, const DeviceProfile& device) {
+  for (const StorageId s : open) {
+    const auto whole = double(bytes[s]);
+    copy_ticks[s] = sketch_ticks(time_ms({.bytes = whole, .host_bytes = whole}, device));
+  }
+  for (const SwapUnit& unit : swap_units(p, 1)) {
+    const StorageId s = storages.of[unit.copied.front()];
+    if (!is_open[s] || !stashed_gap(p, unit)) continue;
+    copy_ticks[s] = sketch_ticks(copy_ms(p, unit, device));
   }
 }
 

@@ -88,7 +88,6 @@ struct SketchTable {
   ByNode<int32_t> position;
   ByNode<int64_t> ticks;
   ByNode<char> is_forward;
-  const double copy_ticks;  // a byte's; 0: no link
 
   // Maps: values that are neither pinned nor anything but the forward phase's.
   Lists<ValueId> in, out;    // by forward node
@@ -109,6 +108,7 @@ struct SketchTable {
   ByStorage<PlaceSpan> gradients;  // the first and the last that read its maps
   ByStorage<int64_t> bit_bytes;    // 0: bits would not do
   ByStorage<int64_t> bit_ticks;
+  ByStorage<int64_t> copy_ticks;  // to the host, and as much back; 0: no link
   // What there is no choice about: alive while a node runs, and between the one before it and it.
   std::vector<int64_t> during, before;  // by position
 
@@ -117,6 +117,7 @@ struct SketchTable {
   void list_storages(const Storages& storages);
   void list_gradients();
   void list_bits(const DeviceProfile& device);
+  void list_copies(const Storages& storages, const DeviceProfile& device);
   void list_fixed();
   void list_fused(const std::vector<FusedClones>& found);
 

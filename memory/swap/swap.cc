@@ -14,8 +14,6 @@
 namespace pal {
 namespace {
 
-// A unit has at least so many bytes, or this part of the step's: less is not worth a copy.
-constexpr int64_t kLeastPlanned = 64 << 10, kLeastPart = 1000;
 constexpr int kTargets = 24;  // without a budget: so many parts of the peak are tried
 constexpr int kTries = 3;     // at a budget that the estimate missed
 constexpr double kTargetsBelow[] = {1, 0.97, 0.93};  // of a budget: less alive may be faster
@@ -47,11 +45,8 @@ class Search {
       t_.during.push_back(live[size_t(start_of(n))]), t_.after.push_back(live[size_t(done_of(n))]);
     }
     const bool planned = options.method == Swap::planned;
-    units_ = swap_units(p, planned ? std::min(kLeastPlanned, base_.bytes / kLeastPart) : 1);
-    for (const SwapUnit& unit : units_) {
-      t_.copy_ms.push_back(
-          time_ms({.bytes = double(unit.moved), .host_bytes = double(unit.moved)}, goal.device));
-    }
+    units_ = swap_units(p, planned ? least_worth_copying(base_.bytes) : 1);
+    for (const SwapUnit& unit : units_) t_.copy_ms.push_back(copy_ms(p, unit, goal.device));
   }
 
   std::optional<Program> run(std::string* note) {

@@ -14,6 +14,9 @@
 namespace pal {
 namespace {
 
+// So many bytes, or this part of the peak.
+constexpr int64_t kLeastCopied = 64 << 10, kLeastPart = 1000;
+
 // The value that v is a view of, where v lies in its bytes; kNone: v is no view.
 ByValue<ValueId> views_of(const Program& p, const Storages& storages) {
   ByValue<ValueId> base(p.values.size(), kNone);
@@ -63,11 +66,21 @@ std::vector<SwapUnit> swap_units(const Program& p, int64_t least) {
     }
     std::sort(carriers.begin(), carriers.end());
     carriers.erase(std::unique(carriers.begin(), carriers.end()), carriers.end());
-    for (ValueId v : carriers) unit.moved += p.value(v).spec.bytes();
     unit.copied = std::move(carriers);
     if (!unit.copied.empty()) units.push_back(std::move(unit));
   }
   return units;
+}
+
+int64_t least_worth_copying(int64_t peak) { return std::min(kLeastCopied, peak / kLeastPart); }
+
+double copy_ms(const Program& p, const SwapUnit& unit, const DeviceProfile& device) {
+  double ms = 0;
+  for (ValueId v : unit.copied) {
+    const auto bytes = double(p.value(v).spec.bytes());
+    ms += time_ms({.bytes = bytes, .host_bytes = bytes}, device);
+  }
+  return ms;
 }
 
 std::optional<Gap> stashed_gap(const Program& p, const SwapUnit& unit) {

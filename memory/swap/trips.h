@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/program.h"
+#include "memory/price/predict.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -21,7 +22,6 @@ struct SwapUnit {
   std::vector<ValueId> copied;  // no views; read after the first gap
   std::vector<NodeId> touches;  // the nodes that read or write any of it, in order
   int64_t bytes = 0;            // that the device gets back while they are away
-  int64_t moved = 0;            // that a copy moves
   NodeId made = kNone;          // the node after which all of it has been made
   bool is_map = false;          // has a feature map
   std::vector<Gap> gaps;        // in order; only after it has been made
@@ -30,6 +30,11 @@ struct SwapUnit {
 // Everything that could leave, in order of storages: made by nodes on the device, neither state nor
 // an output of the program, at least `least` bytes.
 std::vector<SwapUnit> swap_units(const Program& program, int64_t least);
+// Fewer bytes are not worth a copy in a step of so many at its peak.
+int64_t least_worth_copying(int64_t peak);
+
+// One way: a copy for each value.
+double copy_ms(const Program& program, const SwapUnit& unit, const DeviceProfile& device);
 
 // The gap between the forward and the backward pass; none: the unit is not a stash.
 std::optional<Gap> stashed_gap(const Program& program, const SwapUnit& unit);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "memory/front/choose.h"
@@ -32,7 +33,9 @@ struct Sketched {
       : card(toy_card(link)),
         step(split_parts(program)),
         view(step, any_node()),
-        sketch(view, early_updates_order(step), card, any_node()) {}
+        sketch(view, early_updates_order(step), card, any_node()) {
+    sketch.let_leave(1);
+  }
   // The step that such fates lead to.
   Program made(const Fates& fates) {
     Clones clones = insert_clones(view, sketch.choice_of(fates), kClonesFar);
@@ -110,7 +113,7 @@ class FateWalk {
       const StorageId s = sketch_.open()[random_() % sketch_.open().size()];
       // With a link, more go away than not.
       fates_[s] =
-          sketch_.has_link() ? Fate(std::min<uint64_t>(random_() % 4, 2)) : Fate(random_() % 2);
+          sketch_.may_leave(s) ? Fate(std::min<uint64_t>(random_() % 4, 2)) : Fate(random_() % 2);
     }
   }
 
@@ -171,7 +174,7 @@ TEST(Sketch, CopiesTakeTheirTime) {
     Sketched fast(step, 1e12), slow(step, 1);
     Fates away = fast.sketch.nothing();
     for (const StorageId s : fast.sketch.open()) {
-      if (away[s] == Fate::keep) away[s] = Fate::away;
+      if (away[s] == Fate::keep && fast.sketch.may_leave(s)) away[s] = Fate::away;
     }
     const int64_t kept = fast.sketch.count(fast.sketch.nothing(), kNoLimit).bytes;
     const Sketch::Count gone = fast.sketch.count(away, kNoLimit);
@@ -180,6 +183,25 @@ TEST(Sketch, CopiesTakeTheirTime) {
     fewer += gone.bytes < kept;
   }
   EXPECT_GT(fewer, 10);
+}
+
+// What is smaller is not worth a copy, and without a link nothing leaves.
+TEST(Sketch, LetsLeaveWhatIsWorthACopy) {
+  const Program step = random_network(3, {.layers = 24, .batch = 16, .width = 32});
+  Sketched linked(step, 1e9), alone(step);
+  std::map<int64_t, int> by_bytes;
+  for (const StorageId s : linked.sketch.open()) ++by_bytes[linked.view.storage_bytes[s]];
+  ASSERT_GT(by_bytes.size(), 1u);
+  const int64_t most = by_bytes.rbegin()->first;
+  linked.sketch.let_leave(most), alone.sketch.let_leave(1);
+  int leave = 0;
+  for (const StorageId s : linked.sketch.open()) {
+    EXPECT_FALSE(alone.sketch.may_leave(s));
+    if (!linked.sketch.may_leave(s)) continue;
+    EXPECT_EQ(linked.view.storage_bytes[s], most);
+    ++leave;
+  }
+  EXPECT_GT(leave, 0);
 }
 
 // Down to a limit and back up: never above it where it could be reached, and no time is wasted.
