@@ -4,27 +4,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "data/descriptor.h"
 
 namespace pal {
-namespace {
-
-// `call`, again where a signal interrupted it.
-template <typename Call> int uninterrupted(const Call& call) {
-  int result = -1;
-  do {
-    result = call();
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
-
-}  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
   descriptor_ = uninterrupted(
@@ -34,30 +22,12 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(pa
 
 AtomicFile::~AtomicFile() { discard(); }
 
-// `call` writes the piece that it is given, or a part of it, and says how much.
-template <typename Call>
-void AtomicFile::write_all(const void* data, size_t bytes, const Call& call) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    constexpr size_t kMost = size_t{1} << 30;  // Linux writes at most about 2 GiB at once
-    const ssize_t count = call(next, std::min(bytes, kMost));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("writing");
-    next += count;
-    bytes -= static_cast<size_t>(count);
-  }
-}
-
 void AtomicFile::write(const void* data, size_t bytes) {
-  write_all(data, bytes,
-            [&](const char* piece, size_t size) { return ::write(descriptor_, piece, size); });
+  if (!write_all(descriptor_, data, bytes)) fail("writing");
 }
 
 void AtomicFile::write_again(size_t at, const void* data, size_t bytes) {
-  const char* begin = static_cast<const char*>(data);
-  write_all(data, bytes, [&](const char* piece, size_t size) {
-    return ::pwrite(descriptor_, piece, size, off_t(at) + (piece - begin));
-  });
+  if (!write_all(descriptor_, data, bytes, static_cast<long long>(at))) fail("writing");
 }
 
 void AtomicFile::commit() {

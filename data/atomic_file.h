@@ -22,7 +22,6 @@ class AtomicFile {
   void commit();
 
  private:
-  template <typename Call> void write_all(const void* data, size_t bytes, const Call& call);
   [[noreturn]] void fail(const std::string& doing);
   void discard();
 

@@ -6,30 +6,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/philox.h"
+#include "data/draws.h"
 
 namespace pal {
 namespace {
-
-// Random numbers that depend on (seed, stream) alone.
-class Draws {
- public:
-  Draws(uint64_t seed, uint32_t stream) : key_{seed, 0, 0, stream} {}
-  double uniform() {  // in (0, 1)
-    if (used_ == 4) block_ = draw(key_, next_++), used_ = 0;
-    return (static_cast<double>(block_.x[used_++]) + 0.5) * 0x1p-32;
-  }
-  double normal() {  // Box and Muller
-    const double radius = std::sqrt(-2 * std::log(uniform()));
-    return radius * std::cos(6.283185307179586 * uniform());
-  }
-
- private:
-  RandomKey key_;
-  uint64_t next_ = 0;
-  int used_ = 4;
-  Philox4 block_{};
-};
 
 // Numbers of words: ranks from 0, the most frequent first.
 using Ranks = std::vector<int32_t>;
@@ -68,7 +48,7 @@ Ranks translate_ranks(Ranks source, int32_t words) {
 
 std::vector<MadeUpPair> make_up_text(const Vocabulary& source, const Vocabulary& target, int pairs,
                                      uint64_t seed, uint32_t stream) {
-  Draws draws(seed, stream);
+  Draws draws(seed, 0, stream);
   const int32_t source_words = source.size() - Vocabulary::kSpecials;
   const int32_t target_words = target.size() - Vocabulary::kSpecials;
   if (source_words < 1 || target_words < 1) {

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "data/descriptor.h"
 #include "train/config/wording.h"
 #include "train/run_files/cache_folder.h"
 #include "train/run_files/fingerprint.h"
@@ -36,11 +37,7 @@ class LockedFile {
   explicit LockedFile(const fs::path& file)
       : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
     if (descriptor_ < 0) return;
-    int failed = 0;
-    do {
-      failed = ::flock(descriptor_, LOCK_EX);
-    } while (failed && errno == EINTR);
-    locked_ = !failed;
+    locked_ = uninterrupted([&] { return ::flock(descriptor_, LOCK_EX); }) == 0;
   }
   ~LockedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -62,15 +59,7 @@ class LockedFile {
     }
     return out;
   }
-  bool add(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t done = ::write(descriptor_, text.data(), text.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) return false;
-      text.remove_prefix(static_cast<size_t>(done));
-    }
-    return true;
-  }
+  bool add(std::string_view text) const { return write_all(descriptor_, text.data(), text.size()); }
 
  private:
   int descriptor_;

@@ -2,8 +2,6 @@
 #include "train/run_files/metrics.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -73,13 +71,9 @@ std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(std::istr
   return largest;
 }
 
-MetricsWriter::MetricsWriter(const fs::path& file, const char* mode)
-    : path_(file), file_(std::fopen(file.c_str(), mode)) {
-  if (!file_)
-    throw Error(kExitFailed, file.string() + ": cannot be written: " + std::strerror(errno));
+MetricsWriter MetricsWriter::create(const fs::path& file) {
+  return MetricsWriter({file, AppendFile::Begin::anew});
 }
-
-MetricsWriter MetricsWriter::create(const fs::path& file) { return MetricsWriter(file, "wb"); }
 
 KeptRows rows_until(std::istream& in, int64_t step, const std::string& name) {
   KeptRows kept;
@@ -110,17 +104,10 @@ MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
   AtomicFile out(file.string());
   out.write(kept.text.data(), kept.text.size());
   out.commit();
-  MetricsWriter writer(file, "ab");
+  MetricsWriter writer({file, AppendFile::Begin::at_the_end});
   writer.plans_ = kept.plans, writer.was_done_ = kept.was_done;
   writer.last_valid_ = kept.last_valid;
   return writer;
-}
-
-void MetricsWriter::append(const std::string& line) {
-  std::string text = line + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
-      std::fflush(file_.get()) != 0)
-    throw Error(kExitFailed, path_.string() + ": cannot be written: " + std::strerror(errno));
 }
 
 void MetricsWriter::write(const PlanRow& r) {

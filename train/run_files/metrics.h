@@ -1,16 +1,16 @@
 // metrics.jsonl: what happened in a run, one JSON object a line.
 #pragma once
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <iosfwd>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "data/append_file.h"
 
 namespace pal {
 
@@ -110,14 +110,10 @@ class MetricsWriter {
   void write(const EndRow& row);
 
  private:
-  struct Closer {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  MetricsWriter(const std::filesystem::path& file, const char* mode);
-  void append(const std::string& line);
+  explicit MetricsWriter(AppendFile file) : file_(std::move(file)) {}
+  void append(const std::string& line) { file_.append(line + "\n"); }
 
-  std::filesystem::path path_;
-  std::unique_ptr<std::FILE, Closer> file_;
+  AppendFile file_;
   std::vector<std::string> plans_;  // the plan rows the file holds, without their times
   bool was_done_ = false;
   std::string last_valid_;  // the row of a validation at that step

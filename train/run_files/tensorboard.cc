@@ -10,11 +10,8 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 
-#include "core/error.h"
 #include "train/config/wording.h"
 
 namespace pal {
@@ -92,10 +89,7 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventWriter::EventWriter(const std::filesystem::path& folder, int64_t step)
-    : path_(new_name(folder)), file_(std::fopen(path_.c_str(), "wb")) {
-  if (!file_) {
-    throw Error(kExitFailed, path_.string() + ": cannot be written: " + std::strerror(errno));
-  }
+    : path_(new_name(folder)), file_(path_, AppendFile::Begin::anew) {
   std::string version = begin_event(0);
   put_bytes(version, 3, "brain.Event:2");
   append(version);
@@ -114,10 +108,7 @@ void EventWriter::append(const std::string& event) {
   put_fixed(frame, masked_crc(length));
   frame += event;
   put_fixed(frame, masked_crc(event));
-  if (std::fwrite(frame.data(), 1, frame.size(), file_.get()) != frame.size() ||
-      std::fflush(file_.get()) != 0) {
-    throw Error(kExitFailed, path_.string() + ": cannot be written: " + std::strerror(errno));
-  }
+  file_.append(frame);
 }
 
 void EventWriter::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {

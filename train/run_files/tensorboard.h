@@ -2,14 +2,13 @@
 // by byte: TFRecord frames (length, masked CRC-32C) around protocol buffers (tensorflow.Event).
 #pragma once
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "data/append_file.h"
 #include "train/run_files/metrics.h"
 
 namespace pal {
@@ -32,14 +31,11 @@ class EventWriter {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  struct Closer {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
   void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values);
   void append(const std::string& event);
 
   std::filesystem::path path_;
-  std::unique_ptr<std::FILE, Closer> file_;
+  AppendFile file_;
 };
 
 }  // namespace pal

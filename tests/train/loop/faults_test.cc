@@ -133,6 +133,26 @@ TEST_P(SystemCallFaults, LoseNothing) {
   std::printf("%zu faults at %zu calls\n", cases.size(), whole.calls.size());
 }
 
+// A write to each file there is, interrupted once: nobody notices.
+TEST_P(SystemCallFaults, InterruptedWritesAreBegunAnew) {
+  if (GetParam().name != std::string("nmt")) GTEST_SKIP() << "the same files";
+  if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
+  const test::TracedRun whole = traced(Fault::none, 0);
+  ASSERT_EQ(whole.status, 0) << read_file(dir_ / "stderr.txt");
+  const auto expected = bits();
+  std::map<std::string, int64_t> writes;  // the last one of each
+  for (size_t call = 0; call < whole.calls.size(); ++call) {
+    if (whole.calls[call].starts_with("write ")) writes[whole.calls[call]] = int64_t(call);
+  }
+  EXPECT_TRUE(writes.contains("write metrics.jsonl"));
+  EXPECT_GE(writes.size(), 3u);
+  for (const auto& [name, call] : writes) {
+    SCOPED_TRACE(name);
+    try_fault(Fault::interrupt, call, expected);
+    if (HasFatalFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SystemCallFaults, testing::ValuesIn(kTrainers),
                          [](const auto& each) { return std::string(each.param.name); });
 
