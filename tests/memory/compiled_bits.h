@@ -13,12 +13,10 @@
 
 namespace pal::test {
 
-// Outputs and state after two steps in the plan's own arena.
-inline Bits bits_of(const Compiled& c) {
-  Arena arena(c.plan);
-  StaticPlan memory(c.storages, c.plan, arena);
+// Outputs and state after two steps. `poison`: bytes that are no value's are overwritten.
+inline Bits bits_in(const Compiled& c, StaticPlan& memory, bool poison) {
   Runner runner(c.program, c.kernels, c.storages, memory, Device{},
-                {.poison = queue_count(c.program) == 1});
+                {.poison = poison && queue_count(c.program) == 1});
   auto put = [&](const std::string& name, ValueId v) {
     const TensorSpec& spec = c.program.value(v).spec;
     const std::vector<std::byte> bytes = encode(spec, made_up(name, spec));
@@ -43,6 +41,13 @@ inline Bits bits_of(const Compiled& c) {
   for (auto& o : c.program.outputs) get(o.name, o.value);
   for (auto& slot : c.program.state) get(slot.name, slot.end);
   return out;
+}
+
+// In the plan's own arena.
+inline Bits bits_of(const Compiled& c) {
+  Arena arena(c.plan);
+  StaticPlan memory(c.storages, c.plan, arena);
+  return bits_in(c, memory, true);
 }
 
 }  // namespace pal::test

@@ -2,6 +2,7 @@
 #include "tests/support/random_program.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -241,6 +242,11 @@ Program random_program(uint64_t seed, const RandomOptions& options) {
   Program program = b.take();
   add_waits(program);
   return program;
+}
+
+uint64_t programs_asked(uint64_t usual) {
+  const char* asked = std::getenv("PAL_TEST_PROGRAMS");
+  return asked ? uint64_t(std::atoll(asked)) : usual;
 }
 
 }  // namespace pal::test

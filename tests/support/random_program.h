@@ -47,6 +47,9 @@ struct RandomOptions {
 // Deterministic in the seed. Inputs "x0", "x1"; state "w0", ...; outputs "loss" and "y".
 Program random_program(uint64_t seed, const RandomOptions& options = {});
 
+// How many a test tries: PAL_TEST_PROGRAMS where that is set, else `usual`.
+uint64_t programs_asked(uint64_t usual);
+
 // Adds the waits that reads, and writes of state, need across queues.
 void add_waits(Program& program);
 

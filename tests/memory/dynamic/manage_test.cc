@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -39,10 +38,7 @@ Results run_managed(const Lowered& step, int steps) {
   return run_program(step.program, kernels, step.storages, memory, steps, {.poison = true});
 }
 
-int programs() {
-  const char* asked = std::getenv("PAL_TEST_PROGRAMS");
-  return asked ? std::atoi(asked) : 150;
-}
+int programs() { return int(programs_asked(150)); }
 
 TEST(ManageProperty, DeltaKeepsBitsAtEveryBudget) {
   DynamicStats all;
