@@ -166,10 +166,11 @@ std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& o
                   .claimed = chosen.bytes};
     asked.reruns = plan.reruns;
     const CountedStep step = count_step(rerun_clones(view, asked).program, options, device);
-    plan.bytes = step.bytes, plan.ms = step.times.step_ms, plan.added_ms = plan.ms - plain_ms;
+    plan.bytes = step.bytes, plan.least = std::min(plan.claimed, plan.bytes);
+    plan.ms = step.times.step_ms, plan.added_ms = plan.ms - plain_ms;
     plans.push_back(std::move(plan));
   }
-  return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::bytes);
+  return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::least);
 }
 
 }  // namespace pal

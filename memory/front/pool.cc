@@ -268,8 +268,8 @@ class Pool {
     CompileOptions deep = plain_;
     deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
     for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
-      // What passes make of it is not far from what was counted.
-      const Unplaced about{.alive = foreign_ + int64_t(kFarBelow * double(plan.bytes)),
+      // What passes make of it is not far from that.
+      const Unplaced about{.alive = foreign_ + int64_t(kFarBelow * double(plan.least)),
                            .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
       if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
