@@ -1,9 +1,8 @@
 // The signals' handler.
 #include "train/commands/stop_signal.h"
 
-#include <signal.h>
-
 #include <array>
+#include <csignal>
 #include <cstddef>
 
 namespace pal {
@@ -14,8 +13,8 @@ std::atomic<bool> stop_requested{false};
 
 void on_signal(int number) {
   if (!stop_requested.exchange(true)) return;
-  ::signal(number, SIG_DFL);
-  ::raise(number);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
 }
 
 // oneDNN's products point the stack register into a buffer of the heap while they run. A handler on
