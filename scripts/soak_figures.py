@@ -9,6 +9,7 @@ import statistics
 WARM_UP = 0.1  # of a run's time; its first step programs are planned, its caches are filled
 LATEST_WARM_UP = 0.5  # a program that is planned later than this shows as what it is, a rise
 BLOCKS = 24
+WINDOW = 8  # samples, of whose stretch it is known what part of a processor the process had
 
 
 class Series:
@@ -24,6 +25,7 @@ SERIES = {
     "files": Series("open files", "", 0.5),
     "threads": Series("threads", "", 0.5),
     "step": Series("step time", "ms", 0.02, share=True),
+    "processor": Series("a step's processor time", "ms", 0.02, share=True),
 }
 ERRORS = 3  # standard errors that a slope may have
 
@@ -77,6 +79,22 @@ def steps_alike(rows):
     return [(row["t"], row["step_ms"] / usual[row["peak_bytes"]] * whole) for row in rows]
 
 
+def processor_times(steps, samples):
+    """Of (time, milliseconds) of steps the milliseconds that the process was on a processor.
+
+    A step waits while other programs have the processors, and these come and go. What part of the
+    time the process had one is known of each stretch of some seconds; it counts for the steps in it.
+    """
+    out, at = [], 0
+    for first, last in zip(samples[::WINDOW], samples[WINDOW::WINDOW]):
+        share = (last["own"] - first["own"]) / (last["t"] - first["t"])
+        while at < len(steps) and steps[at][0] <= last["t"]:
+            if steps[at][0] > first["t"]:
+                out.append((steps[at][0], steps[at][1] * share))
+            at += 1
+    return out
+
+
 def warm_up_of(plans, seconds):
     """Seconds that are left out: a tenth, and until the last program was planned in the first half."""
     early = [t for t in plans if t <= LATEST_WARM_UP * seconds]
@@ -98,13 +116,14 @@ def judge(points, begin, end, series):
 
 def points_of(run):
     """The series of a run, in the units of the table: {name: [(seconds, value)]}."""
-    samples = run["samples"]
+    samples, steps = run["samples"], steps_alike(run["steps"]) if run["steps"] else []
     return {
         "memory": [(each["t"], each["memory"] / 1e6) for each in samples],
         "peak": [(each["t"], each["peak"] / 1e6) for each in samples],
         "files": [(each["t"], each["files"]) for each in samples],
         "threads": [(each["t"], each["threads"]) for each in samples],
-        "step": steps_alike(run["steps"]) if run["steps"] else [],
+        "step": steps,
+        "processor": processor_times(steps, samples),
     }
 
 
@@ -120,7 +139,7 @@ def number(value):
 
 
 def table_of(runs):
-    lines = [f"{'trainer':<12} {'minutes':>7} {'steps':>7}  {'series':<14} {'height':>10} {'slope an hour':>22}  {'drift':>9}  verdict"]
+    lines = [f"{'trainer':<12} {'minutes':>7} {'steps':>7}  {'series':<23} {'height':>10} {'slope an hour':>22}  {'drift':>9}  verdict"]
     for run in runs:
         if "verdicts" not in run:
             continue
@@ -130,7 +149,7 @@ def table_of(runs):
             slope = f"{number(found['slope_per_hour'])} ± {number(found['error_per_hour'])}"
             drift = f"{100 * found['drift'] / found['height']:+.2f} %" if series.share else f"{found['drift']:+.2g}"
             unit = " " + series.unit if series.unit else ""
-            lines.append(f"{head}  {series.title:<14} {number(found['height']) + unit:>10} {slope + unit:>22}  {drift:>9}  {found['verdict']}")
+            lines.append(f"{head}  {series.title:<23} {number(found['height']) + unit:>10} {slope + unit:>22}  {drift:>9}  {found['verdict']}")
     return "\n".join(lines)
 
 
@@ -151,8 +170,8 @@ def judge_all(soak):
 
 # The page: a row for each trainer, a column for each series; all axes begin at zero.
 
-COLUMNS = ("memory", "files", "threads", "step")
-LEFT, TOP, WIDE, HIGH, GAP_X, GAP_Y = 112, 104, 236, 84, 22, 34
+COLUMNS = ("memory", "files", "threads", "step", "processor")
+LEFT, TOP, WIDE, HIGH, GAP_X, GAP_Y = 118, 104, 204, 84, 22, 34
 MOST_POINTS = 150  # of what was read, in a cell
 STYLE = """
 text{font:12px system-ui,sans-serif;fill:#1b2330}

@@ -63,6 +63,15 @@ class Lines(unittest.TestCase):
         alike = [value for _, value in figures.steps_alike(rows)]
         self.assertAlmostEqual(alike[4], 3 * alike[3])
 
+    def test_processor_time_is_no_wait(self):
+        """For half of the time another program has the processor, and steps take twice as long."""
+        samples = [{"t": t, "own": t if t < 40 else 40 + (t - 40) / 2} for t in range(81)]
+        steps = [(t + 0.5, 10 if t < 40 else 20) for t in range(80)]
+        alike = figures.processor_times(steps, samples)
+        self.assertEqual([t for t, _ in alike], [t for t, _ in steps])
+        for _, value in alike:
+            self.assertAlmostEqual(value, 10)
+
     def test_the_warm_up_waits_for_programs_of_the_first_half(self):
         self.assertEqual(figures.warm_up_of([2, 3], 100), 10)
         self.assertEqual(figures.warm_up_of([2, 30, 90], 100), 30)
