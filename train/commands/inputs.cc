@@ -40,15 +40,25 @@ void PrintedRows::begin() {
   first_ = false;
 }
 
+namespace {
+// A name that is not UTF-8 is printed with replacement characters.
+std::string text_of(const nlohmann::json& any) {
+  return any.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+}  // namespace
+
 void PrintedRows::add(const nlohmann::json& row) {
   begin();
-  // A name that is not UTF-8 is printed with replacement characters.
-  print(row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print(text_of(row));
 }
 
-void PrintedRows::end() {
+void PrintedRows::end(const nlohmann::json& more) {
   if (first_) begin();
-  print("]}\n");
+  std::string rest = "]";
+  for (const auto& [name, value] : more.items()) {
+    rest += "," + nlohmann::json(name).dump() + ":" + text_of(value);
+  }
+  print(rest + "}\n");
 }
 
 }  // namespace pal

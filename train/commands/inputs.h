@@ -34,12 +34,13 @@ inline bool are_piped(const std::vector<std::filesystem::path>& files) {
   return files.size() == 1 && files[0] == "-";
 }
 
-// {"NAME":[row,row,..]} on standard output, row by row.
+// {"NAME":[row,row,..],..} on standard output, row by row.
 class PrintedRows {
  public:
   explicit PrintedRows(std::string name) : name_(std::move(name)) {}
   void add(const nlohmann::json& row);
-  void end();
+  // `more`: what else stands in the object.
+  void end(const nlohmann::json& more = nlohmann::json::object());
 
  private:
   void begin();

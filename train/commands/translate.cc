@@ -49,16 +49,12 @@ std::string text_of(const Translations& translations, bool list, int64_t first) 
   return out;
 }
 
-void add_to_json(nlohmann::json& object, const Translations& translations, bool list) {
-  for (const std::vector<Translation>& best : translations) {
-    object["translations"].push_back(best.empty() ? "" : best[0].text);
-    if (!list) continue;
-    nlohmann::json all = nlohmann::json::array();
-    for (const Translation& one : best) {
-      all.push_back({{"translation", one.text}, {"score", one.score}, {"log_prob", one.log_prob}});
-    }
-    object["n_best"].push_back(all);
+nlohmann::json list_of(const std::vector<Translation>& best) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Translation& one : best) {
+    list.push_back({{"translation", one.text}, {"score", one.score}, {"log_prob", one.log_prob}});
   }
+  return list;
 }
 
 // The next lines, `most` at most; of those that have no translation, only their places.
@@ -97,8 +93,10 @@ int run_translate(const TranslateArgs& args) {
   const size_t most = isatty(fileno(file.get())) ? 1 : kGroup;
   LineReader in(file.get(), args.input ? args.input->string() : "standard input");
   Unusable unusable(args.strict);
-  nlohmann::json object{{"translations", nlohmann::json::array()}};
-  if (args.list) object["n_best"] = nlohmann::json::array();
+  PrintedRows rows("translations");
+  // Stands behind all translations, and is kept until then.
+  nlohmann::json more = nlohmann::json::object();
+  if (args.list) more["n_best"] = nlohmann::json::array();
   int64_t count = 0;
   while (true) {
     const LineGroup group = next_group(in, models, most, count + 1, unusable);
@@ -107,10 +105,14 @@ int run_translate(const TranslateArgs& args) {
     Translations translated;
     if (!group.lines.empty()) translated = models.translate(group.lines, args.beam);
     for (size_t i = 0; i < translated.size(); ++i) all[group.at[i]] = std::move(translated[i]);
-    args.json ? add_to_json(object, all, args.list) : void(print(text_of(all, args.list, count)));
+    if (!args.json) print(text_of(all, args.list, count));
+    for (size_t i = 0; args.json && i < all.size(); ++i) {
+      rows.add(all[i].empty() ? "" : all[i][0].text);
+      if (args.list) more["n_best"].push_back(list_of(all[i]));
+    }
     count += int64_t(group.size);
   }
-  if (args.json) print(object.dump() + "\n");
+  if (args.json) rows.end(more);
   unusable.finish(count, "lines", "translated");
   return kExitDone;
 }

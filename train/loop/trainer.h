@@ -18,6 +18,7 @@
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
 #include "train/loop/train_args.h"
+#include "train/report/run_curves.h"
 #include "train/run_files/log.h"
 #include "train/run_files/metrics.h"
 #include "train/run_files/tensorboard.h"
@@ -123,6 +124,7 @@ class Trainer {
   TrainerState state_;
   std::optional<MetricsWriter> metrics_;
   std::optional<EventWriter> events_;
+  RunCurves curves_;  // of the report
   Progress progress_;
   const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;

@@ -159,7 +159,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
       report.test = test->metrics;
       report.test.emplace_back("loss", test->loss);
     }
-    save_report(args_.out, report);
+    save_report(args_.out, report, curves_);
   } catch (const Error& error) {
     log_warn(std::string("no report: ") + error.what());
   }

@@ -60,18 +60,6 @@ std::string line(const ChartSeries& series, const Axis& x, const Axis& y) {
 
 }  // namespace
 
-Points thinned(const Points& points, size_t count) {
-  if (points.size() <= count || count == 0) return points;
-  Points out;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t begin = i * points.size() / count, end = (i + 1) * points.size() / count;
-    double x = 0, y = 0;
-    for (size_t k = begin; k < end; ++k) x += points[k].first, y += points[k].second;
-    out.emplace_back(x / double(end - begin), y / double(end - begin));
-  }
-  return out;
-}
-
 Points smoothed(const Points& points, double window) {
   const double keep = 1 - 1 / std::max(1.0, window);
   Points out;

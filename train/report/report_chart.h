@@ -24,9 +24,6 @@ struct Chart {
 // without points says so.
 std::string chart_html(const Chart& chart);
 
-// At most `count` points: means of runs of neighbours.
-std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
-                                               size_t count);
 // An exponential moving average over about `window` points, corrected for its start.
 std::vector<std::pair<double, double>> smoothed(
     const std::vector<std::pair<double, double>>& points, double window);

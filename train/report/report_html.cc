@@ -3,9 +3,6 @@
 #include "train/report/report_html.h"
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <map>
 #include <sstream>
 
 #include "core/text.h"
@@ -14,52 +11,11 @@
 #include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/report_chart.h"
-#include "train/run_files/metrics.h"
 
 namespace pal {
 namespace {
 
-using Points = std::vector<std::pair<double, double>>;
-
-constexpr size_t kPoints = 400;  // of a curve; a screen shows no more
-
-// The rows, by what is drawn of them.
-struct Curves {
-  Points loss, rate, tokens, valid_loss;
-  std::map<std::string, Points> metrics;
-  int64_t step = 0;
-  double epoch = 0, seconds = 0;
-};
-
-Curves read_curves(const std::string& text) {
-  Curves c;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const auto found = row_in(line);
-    if (!found) continue;
-    const nlohmann::ordered_json& row = *found;
-    const int64_t step = row["step"].get<int64_t>();
-    auto add = [&](Points& to, const char* key) {
-      if (auto v = row.find(key); v != row.end() && v->is_number()) to.emplace_back(step, *v);
-    };
-    if (row["event"] == "step") {
-      add(c.loss, "loss");
-      add(c.rate, "lr");
-      add(c.tokens, "tokens_per_s");
-    } else if (row["event"] == "valid") {
-      add(c.valid_loss, "loss");
-      for (const auto& [key, value] : row.items()) {
-        if (key == "event" || key == "step" || key == "epoch" || key == "loss") continue;
-        add(c.metrics[key], key.c_str());
-      }
-    }
-    c.step = std::max(c.step, step);
-    if (row.contains("epoch") && row["epoch"].is_number()) {
-      c.epoch = std::max(c.epoch, row["epoch"].get<double>());
-    }
-  }
-  return c;
-}
+constexpr int64_t kDots = 60;  // of a curve of validations; more would be a band
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -68,33 +24,26 @@ std::string upper(std::string text) {
 }
 
 // Error rates and perplexities are better low; everything else that tasks report is better high.
-double best_of(const std::string& name, const Points& points) {
-  auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
-  return name == "wer" || name == "cer" || name == "perplexity"
-             ? std::min_element(points.begin(), points.end(), by_value)->second
-             : std::max_element(points.begin(), points.end(), by_value)->second;
+double best_of(const std::string& name, const Curve& curve) {
+  return name == "wer" || name == "cer" || name == "perplexity" ? curve.lowest() : curve.highest();
 }
 
-double mean(const Points& points) {
-  double sum = 0;
-  for (auto& p : points) sum += p.second;
-  return points.empty() ? 0 : sum / double(points.size());
-}
-
-std::string tiles(const RunReport& r, const Curves& c) {
+std::string tiles(const RunReport& r, const RunCurves& c) {
   std::string out = "<section class=\"tiles\">";
   for (const auto& [name, value] : r.test) {
     out += name == "loss" ? tile(fixed(value, 3), "test loss, nats per " + r.sample)
                           : tile(fixed(value, 2), "test " + upper(name));
   }
-  for (const auto& [name, points] : c.metrics) {
-    if (!points.empty()) out += tile(fixed(best_of(name, points), 2), "best valid " + upper(name));
+  for (const auto& [name, curve] : c.metrics) {
+    if (curve.count() > 0) out += tile(fixed(best_of(name, curve), 2), "best valid " + upper(name));
   }
-  if (!c.valid_loss.empty()) {
-    out += tile(fixed(c.valid_loss.back().second, 3), "last valid loss, nats per " + r.sample);
+  if (c.valid_loss.count() > 0) {
+    out += tile(fixed(c.valid_loss.last(), 3), "last valid loss, nats per " + r.sample);
   }
   out += tile(short_number(double(c.step), 7), "updates, " + fixed(c.epoch, 2) + " epochs");
-  if (!c.tokens.empty()) out += tile(short_number(mean(c.tokens)), r.unit + " a second, mean");
+  if (c.tokens.count() > 0) {
+    out += tile(short_number(c.tokens.mean()), r.unit + " a second, mean");
+  }
   out += tile(format_bytes(r.arena_bytes), "planned for a step, all included");
   if (r.run_bytes > r.arena_bytes) {
     out += tile(format_bytes(r.run_bytes), "planned for the run, validation included");
@@ -105,9 +54,9 @@ std::string tiles(const RunReport& r, const Curves& c) {
   return out + "</section>";
 }
 
-std::string charts(const RunReport& r, const Curves& c) {
+std::string charts(const RunReport& r, const RunCurves& c) {
   Chart loss{.title = "Loss", .unit = "nats per " + r.sample + ", by step", .series = {}};
-  const Points train = thinned(c.loss, kPoints);
+  const auto& train = c.loss.points();
   if (train.size() > 40) {
     loss.series.push_back({"", "faint", train});
     const double window = double(train.size()) / 25;
@@ -116,25 +65,25 @@ std::string charts(const RunReport& r, const Curves& c) {
     loss.series.push_back({"training", "one", train});
   }
   loss.series.push_back(
-      {"validation", "two", thinned(c.valid_loss, kPoints), c.valid_loss.size() <= 60});
+      {"validation", "two", c.valid_loss.points(), c.valid_loss.count() <= kDots});
   std::string out = "<section class=\"charts\">" + chart_html(loss);
 
   Chart metric{.title = "Validation", .unit = "by step", .series = {}};
   const char* styles[] = {"three", "four", "two"};
-  for (const auto& [name, points] : c.metrics) {
+  for (const auto& [name, curve] : c.metrics) {
     const bool alone = c.metrics.size() == 1;
     if (alone) metric.title = upper(name), metric.unit = "on validation data, by step";
     metric.series.push_back({alone ? "" : upper(name), styles[metric.series.size() % 3],
-                             thinned(points, kPoints), points.size() <= 60});
+                             curve.points(), curve.count() <= kDots});
   }
   out += chart_html(metric);
   out += chart_html({.title = "Learning rate",
                      .unit = "by step",
-                     .series = {{"", "four", thinned(c.rate, kPoints)}},
+                     .series = {{"", "four", c.rate.points()}},
                      .from_zero = true});
   out += chart_html({.title = "Throughput",
                      .unit = r.unit + " a second, by step",
-                     .series = {{"", "one", thinned(c.tokens, kPoints)}},
+                     .series = {{"", "one", c.tokens.points()}},
                      .from_zero = true});
   return out + "</section>";
 }
@@ -171,7 +120,13 @@ std::string sparse_steps(const RunReport& r) {
 }  // namespace
 
 std::string report_html(const RunReport& r, const std::string& metrics) {
-  const Curves curves = read_curves(metrics);
+  RunCurves curves;
+  std::istringstream text(metrics);
+  curves.read(text);
+  return report_html(r, curves);
+}
+
+std::string report_html(const RunReport& r, const RunCurves& curves) {
   const bool running = r.state == "training" || r.state == "interrupted";
   std::string out = page_header(r.name, running ? r.state : "ended: " + words(r.state));
   for (const std::string& line : r.described) {
@@ -187,11 +142,9 @@ std::string report_html(const RunReport& r, const std::string& metrics) {
   return html_page(r.name, out);
 }
 
-void save_report(const std::filesystem::path& folder, const RunReport& report) {
-  std::ifstream in(folder / "metrics.jsonl", std::ios::binary);
-  std::ostringstream metrics;
-  metrics << in.rdbuf();
-  const std::string page = report_html(report, metrics.str());
+void save_report(const std::filesystem::path& folder, const RunReport& report, RunCurves& curves) {
+  curves.follow(folder / "metrics.jsonl");
+  const std::string page = report_html(report, curves);
   AtomicFile out((folder / "report.html").string());
   out.write(page.data(), page.size());
   out.commit();

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/report/run_curves.h"
+
 namespace pal {
 
 struct RunReport {
@@ -27,12 +29,14 @@ struct RunReport {
   std::vector<std::pair<std::string, double>> test = {};     // metrics of the test part, at the end
 };
 
-// The page. `metrics`: the text of metrics.jsonl; lines that are no rows, as a killed run may
-// leave, are passed over.
+// The page.
+std::string report_html(const RunReport& report, const RunCurves& curves);
+// Of the text of metrics.jsonl.
 std::string report_html(const RunReport& report, const std::string& metrics);
 
-// Writes folder/report.html, replaced as a whole, from the metrics.jsonl beside it. Error with
-// kExitFailed when it cannot be written.
-void save_report(const std::filesystem::path& folder, const RunReport& report);
+// Writes folder/report.html, replaced as a whole; `curves` follows the metrics.jsonl beside it: a
+// page of a long run takes no more memory or time than one of a short run. Error with kExitFailed
+// when it cannot be written.
+void save_report(const std::filesystem::path& folder, const RunReport& report, RunCurves& curves);
 
 }  // namespace pal

@@ -134,6 +134,14 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   const std::string piped = pal("classify --model run --json - < names", 2);
   EXPECT_EQ(nlohmann::json::parse(piped)["images"].size(), 3u);
   EXPECT_EQ(pal("classify --model run --strict - < names", 2), "");
+  // Who reads may stop early: nothing is said of it.
+  std::ofstream many(dir_ / "many");
+  for (int i = 0; i < 1000; ++i) many << "val/dull/grey.jpg\n";
+  many.close();
+  EXPECT_EQ(pal("classify --model run - < many 2> quiet | head -1"), "val/dull/grey.jpg\n");
+  const std::string quiet = pal::read_file(dir_ / "quiet");
+  EXPECT_EQ(quiet.find("classifying with"), 0u) << quiet;
+  EXPECT_EQ(std::count(quiet.begin(), quiet.end(), '\n'), 1) << quiet;
   // The training images may be gone.
   fs::remove_all(dir_ / "train");
   pal("classify --model run val/dull/grey.jpg");

@@ -129,6 +129,15 @@ TEST_F(SpeechRun, TrainsResumesEvaluatesAndTranscribes) {
   refused("transcribe --model whole --json - < names", "text.wav: cannot be read as sound");
   EXPECT_EQ(nlohmann::json::parse(out_)["transcripts"][2]["text"], transcripts[1]["text"]);
   refused("transcribe --model whole --strict - < names", "pal: text.wav: cannot be read as sound");
+  // Who reads may stop early: nothing is said of it.
+  std::ofstream many(dir_ / "many");
+  for (int i = 0; i < 1000; ++i) many << a << "\n";
+  many.close();
+  done("transcribe --model whole - < many 2> quiet | head -1");
+  EXPECT_EQ(out_.find(a + "\t"), 0u) << out_;
+  const std::string quiet = pal::read_file(dir_ / "quiet");
+  EXPECT_EQ(quiet.find("transcribing with"), 0u) << quiet;
+  EXPECT_EQ(std::count(quiet.begin(), quiet.end(), '\n'), 1) << quiet;
   refused("transcribe --model whole none.wav", "none.wav: no such file");
   refused("transcribe --model nowhere " + a, "no such folder");
   refused("translate --model whole", "holds no translator");

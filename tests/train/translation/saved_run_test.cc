@@ -153,6 +153,23 @@ TEST_F(SavedRun, ends_quietly_when_nobody_reads_on) {
   EXPECT_EQ(said[0].find("translating with"), 0u);
 }
 
+// Nor does JSON wait for the last of them.
+TEST_F(SavedRun, writes_translations_as_json_while_more_come) {
+  const std::string begin = shell(
+      dir_,
+      "yes '' | (timeout 60 $PAL translate --model . --json 2> err; true) | head -c 25 > out");
+  EXPECT_EQ(begin, R"({"translations":["","","")");
+  const std::vector<std::string> said = split(read_file(dir_ / "err"));
+  ASSERT_EQ(said.size(), 1u) << said[1];
+  file("lines", "go\n\x80\nhelp\n");
+  const auto all = nlohmann::json::parse(
+      shell(dir_, "$PAL translate --model . --n-best 2 --json < lines > out 2> err; test $? = 2"));
+  ASSERT_EQ(all["translations"].size(), 3u);
+  ASSERT_EQ(all["n_best"].size(), 3u);
+  EXPECT_EQ(all["n_best"][1], nlohmann::json::array());
+  EXPECT_EQ(all["n_best"][2][0]["translation"], all["translations"][2]);
+}
+
 TEST_F(SavedRun, translates_line_by_line) {
   std::string long_line;
   for (int i = 0; i < 33; ++i) long_line += "Tom is here ";
