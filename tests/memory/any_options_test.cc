@@ -177,7 +177,7 @@ TEST(AnyOptions, HaveTheBitsOfNoPassAndThePlansBytes) {
       const Front all = make_front(step, cache, layout, options);
       ASSERT_FALSE(all.points.empty());
       const FrontPoint& point = all.points[draw.below(all.points.size())];
-      options = point.options, promised = point.bytes;
+      options = point.options, promised = options.queue_budget = point.bytes;
       ++tally.of_fronts;
     }
     try {
@@ -185,7 +185,7 @@ TEST(AnyOptions, HaveTheBitsOfNoPassAndThePlansBytes) {
       const Compiled c = compile(step, cache, layout, options);
       const int64_t bytes = c.plan.device().bytes;
       ASSERT_LE(bytes, managed ? *options.budget : bytes);
-      ASSERT_EQ(bytes, promised.value_or(bytes));
+      ASSERT_LE(bytes, promised.value_or(bytes));
       tally.managed += managed;
       expect_as_recorded(step, expected, c, draw.one_in(2), tally);
     } catch (const BudgetError& error) {
