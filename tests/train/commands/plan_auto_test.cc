@@ -121,9 +121,10 @@ TEST_F(PlanAuto, TheExchangesQueueKeepsToTheBudget) {
       "4",       "--link",   "1gbe",  "--set",     "train.bucket=4KiB"};
   const auto front = json(devices);
   ASSERT_EQ(code_, kExitDone) << error_;
+  const size_t points = front["points"].size();
   int larger = 0;
-  for (const size_t i : {size_t(0), front["points"].size() / 2}) {
-    const int64_t bytes = front["points"][i]["bytes"], budget = bytes + bytes / 50;
+  for (const auto& [i, part] : {std::pair(size_t(0), 50), {points / 2, 50}, {points - 1, 10}}) {
+    const int64_t bytes = front["points"][i]["bytes"], budget = bytes + bytes / part;
     std::vector<std::string> words = devices;
     words.insert(words.end(), {"--budget", std::to_string(budget)});
     const auto picked = json(words);
