@@ -11,6 +11,7 @@ PRETENDER = """#!/usr/bin/env python3
 import pathlib, signal, sys
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 print("transcribing with x", file=sys.stderr)
+if sys.argv[1:] != ["transcribe", "--model", sys.argv[3], "--beam", "3", "-"]: sys.exit(7)
 held, count, bad = [], 0, 0
 def out(name, text):
     print(name + "\\t" + text, flush=True)
@@ -35,7 +36,8 @@ class Whole(unittest.TestCase):
             pal = pathlib.Path(name) / "pal"
             pal.write_text(PRETENDER.replace("CHANGE", change).replace(*replace))
             pal.chmod(0o755)
-            done = subprocess.run([sys.executable, ROOT / "scripts" / "load", "transcribe", "--model", name, "--pal", pal, "--inputs", inputs],
+            done = subprocess.run([sys.executable, ROOT / "scripts" / "load", "transcribe", "--model", name, "--pal", pal, "--inputs", inputs, "--",
+                                   "--beam", "3"],
                                   capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
