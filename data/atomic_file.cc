@@ -27,7 +27,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::write_again(size_t at, const void* data, size_t bytes) {
-  if (!write_all(descriptor_, data, bytes, static_cast<long long>(at))) fail("writing");
+  if (!write_all(descriptor_, data, bytes, static_cast<int64_t>(at))) fail("writing");
 }
 
 void AtomicFile::commit() {

@@ -8,7 +8,7 @@
 
 namespace pal {
 
-bool write_all(int descriptor, const void* data, size_t bytes, long long at) {
+bool write_all(int descriptor, const void* data, size_t bytes, int64_t at) {
   constexpr size_t kMost = size_t{1} << 30;  // Linux writes at most about 2 GiB at once
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 namespace pal {
 
@@ -16,6 +17,6 @@ template <typename Call> int uninterrupted(const Call& call) {
 
 // Whether all bytes are written, by as many writes as that takes; errno says why not. From the
 // byte `at` of the file on, or, below zero, where it stands.
-bool write_all(int descriptor, const void* data, size_t bytes, long long at = -1);
+bool write_all(int descriptor, const void* data, size_t bytes, int64_t at = -1);
 
 }  // namespace pal

@@ -14,7 +14,6 @@ namespace pal {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 16;
-constexpr size_t kMark = 3;  // bytes of a byte order mark
 
 }  // namespace
 
@@ -26,7 +25,7 @@ bool LineReader::fill() {
   bytes_.erase(0, at_);
   offset_ += std::exchange(at_, 0);
   // A line that is too long is one already; its rest need not be kept.
-  if (bytes_.size() > kMostLineBytes + kMark + 1) {
+  if (bytes_.size() > kMostLineBytes + kByteOrderMark.size() + 1) {
     skipped_ += bytes_.size();
     offset_ += bytes_.size();
     bytes_.clear();
@@ -48,7 +47,10 @@ LineReader::Line LineReader::take(size_t end) {
   ++number_;
   std::string_view line(bytes_.data() + at_, end - at_);
   size_t begin = offset_ + at_;
-  if (begin == 0 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(kMark), begin = kMark;
+  if (begin == 0 && line.starts_with(kByteOrderMark)) {
+    line.remove_prefix(kByteOrderMark.size());
+    begin = kByteOrderMark.size();
+  }
   if (line.ends_with('\r')) line.remove_suffix(1);
   const std::string defect = skipped_ > 0 ? too_long_line() : defect_of_line(line, begin);
   skipped_ = 0;
@@ -72,7 +74,7 @@ std::optional<LineReader::Line> LineReader::next() {
   }
   // The last line may lack its end; a mark alone is no line.
   const std::string_view rest(bytes_.data() + at_, bytes_.size() - at_);
-  const bool mark_alone = offset_ + at_ == 0 && rest == "\xEF\xBB\xBF";
+  const bool mark_alone = offset_ + at_ == 0 && rest == kByteOrderMark;
   if ((rest.empty() && skipped_ == 0) || mark_alone) return {};
   Line line = take(bytes_.size());
   at_ = bytes_.size();

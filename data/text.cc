@@ -83,8 +83,7 @@ std::string read_bytes(std::FILE* in) {
 }
 
 std::vector<std::string> split_lines(std::string_view bytes, const std::string& name) {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  size_t begin = bytes.starts_with(kMark) ? kMark.size() : 0;
+  size_t begin = bytes.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   std::vector<std::string> lines;
   while (begin < bytes.size()) {
     const size_t newline = bytes.find('\n', begin);

@@ -23,6 +23,7 @@ struct ParallelText {
 
 // A longer line is no sentence: line ends are missing, or the file is no text.
 inline constexpr size_t kMostLineBytes = size_t{4} << 20;
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // may begin a text
 
 // The rest of an open file, or no more of it than shows that a line exceeds kMostLineBytes.
 // std::ferror tells whether it could be read.

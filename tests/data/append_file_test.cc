@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 
 namespace pal::test {
@@ -33,22 +33,13 @@ TEST(AppendFile, GoesOnOrBeginsAnew) {
 }
 
 TEST(AppendFile, NamesWhatCannotBeWritten) {
-  const auto failure_of = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.exit_code, kExitFailed);
-      return e.what();
-    }
-    return "";
-  };
   const TemporaryFolder folder;
   const auto missing = folder.path() / "none" / "log";
-  EXPECT_EQ(failure_of([&] { AppendFile(missing, AppendFile::Begin::anew); }),
+  EXPECT_EQ(error_of([&] { AppendFile(missing, AppendFile::Begin::anew); }, kExitFailed),
             missing.string() + ": cannot be written: No such file or directory");
   if (!std::filesystem::exists("/dev/full")) return;
   AppendFile full("/dev/full", AppendFile::Begin::at_the_end);
-  EXPECT_EQ(failure_of([&] { full.append("x"); }),
+  EXPECT_EQ(error_of([&] { full.append("x"); }, kExitFailed),
             "/dev/full: cannot be written: No space left on device");
 }
 

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 
 namespace pal {
@@ -21,14 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string failure_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+std::string failure_of(const auto& action) { return test::error_of(action, kExitFailed); }
 
 TEST(AtomicFile, AppearsWholeAndReplacesWhatWasThere) {
   const TemporaryFolder folder;

@@ -63,6 +63,9 @@ template <typename Read> bool accepts(const std::string& name, const Read& read)
   }
 }
 
+// What means something in any JSON, and in one format.
+std::vector<std::string> json_scraps(std::vector<std::string> own);
+
 // An empty folder of this process in the system's folder for temporary files.
 std::string new_folder(const char* name);
 

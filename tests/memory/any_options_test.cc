@@ -28,20 +28,18 @@ constexpr int kSteps = 2;
 // As bits_of(Compiled), node by node.
 Bits plain_bits(const Program& program) {
   Evaluator eval(program);
-  for (auto& slot : program.state) {
-    eval.set(slot.start, made_up(slot.name, program.value(slot.start).spec));
-  }
-  for (int step = 0; step < kSteps; ++step) {
-    for (auto& in : program.inputs) {
-      if (in.name == "scalars") {
-        *eval.as<StepScalars>(in.value) = {.learning_rate = 0.1f, .step = step};
-      } else {
-        eval.set(in.value, made_up(in.name + std::to_string(step), program.value(in.value).spec));
-      }
-    }
-    eval.run();
-    if (step + 1 < kSteps) eval.next_step();
-  }
+  run_steps(
+      eval, kSteps,
+      [&](const auto& slot) {
+        eval.set(slot.start, made_up(slot.name, program.value(slot.start).spec));
+      },
+      [&](const auto& in, int step) {
+        if (in.name == "scalars") {
+          *eval.as<StepScalars>(in.value) = {.learning_rate = 0.1f, .step = step};
+        } else {
+          eval.set(in.value, made_up(in.name + std::to_string(step), program.value(in.value).spec));
+        }
+      });
   Bits out;
   for (auto& o : program.outputs) out[o.name] = eval.bytes(o.value);
   for (auto& slot : program.state) out[slot.name] = eval.bytes(slot.end);
@@ -129,10 +127,9 @@ class Draw {
 
 struct Tally {
   int compiled = 0, refused = 0, again = 0, copies = 0, queues = 0, managed = 0, of_fronts = 0;
-  int seen = 0, exact = 0;  // the highest byte of the plan was touched
 };
 
-// Either with poison, or to see how far bytes are touched.
+// Either with poison, or to see how far bytes are touched: as far as the plan says, and no further.
 void expect_as_recorded(const Program& step, const Bits& expected, const Compiled& c, bool poison,
                         Tally& tally) {
   verify(c.program);
@@ -141,10 +138,11 @@ void expect_as_recorded(const Program& step, const Bits& expected, const Compile
   StaticPlan memory(c.storages, c.plan, arena);
   memory.fill_canary();
   ASSERT_EQ(difference_of(step, expected, bits_in(c, memory, poison)), "");
-  if (!poison) {
-    ASSERT_LE(memory.recorded_peak(), c.plan.device().bytes);
-    tally.exact += memory.recorded_peak() == c.plan.device().bytes, ++tally.seen;
-  }
+  const int64_t planned = c.plan.device().bytes,
+                touched = poison ? planned : memory.recorded_peak();
+  ASSERT_LE(touched, planned);
+  // A manager may move a workspace away before its node runs: nobody touches the place it had.
+  ASSERT_EQ(touched, c.dynamic ? touched : planned);
   ++tally.compiled;
   tally.queues += queue_count(c.program) > 1;
   const auto has = [&](Phase phase) {
@@ -195,10 +193,10 @@ TEST(AnyOptions, HaveTheBitsOfNoPassAndThePlansBytes) {
     if (HasFatalFailure()) return;
   }
   std::printf(
-      "%d compiled (%d of fronts, %d managed), %d refused: %d run nodes again, %d copy, %d "
-      "have several queues; the highest byte touched in %d of %d\n",
+      "%d compiled (%d of fronts, %d managed), %d refused: %d run nodes again, %d copy, %d have "
+      "several queues\n",
       tally.compiled, tally.of_fronts, tally.managed, tally.refused, tally.again, tally.copies,
-      tally.queues, tally.exact, tally.seen);
+      tally.queues);
   if (programs < 100) return;
   const int part = int(programs) / 100;
   EXPECT_GT(tally.again, 10 * part);

@@ -34,19 +34,29 @@ inline std::vector<float> start_values(const std::string& name, int64_t n, int s
   return out;
 }
 
-// Every value in a buffer of its own, `steps` times.
-inline Results reference(const Program& program, int steps) {
-  Evaluator eval(program);
-  for (auto& slot : program.state) {
-    eval.set(slot.start, start_values(slot.name, program.value(slot.start).spec.numel(), 0));
-  }
+// `start` sets a state, once; `put` an input, before each step.
+template <class Start, class Put>
+void run_steps(Evaluator& eval, int steps, const Start& start, const Put& put) {
+  for (auto& slot : eval.program().state) start(slot);
   for (int step = 0; step < steps; ++step) {
-    for (auto& in : program.inputs) {
-      eval.set(in.value, start_values(in.name, program.value(in.value).spec.numel(), step));
-    }
+    for (auto& in : eval.program().inputs) put(in, step);
     eval.run();
     if (step + 1 < steps) eval.next_step();
   }
+}
+
+// Every value in a buffer of its own, `steps` times.
+inline Results reference(const Program& program, int steps) {
+  Evaluator eval(program);
+  const auto numel = [&](ValueId v) { return program.value(v).spec.numel(); };
+  run_steps(
+      eval, steps,
+      [&](const auto& slot) {
+        eval.set(slot.start, start_values(slot.name, numel(slot.start), 0));
+      },
+      [&](const auto& in, int step) {
+        eval.set(in.value, start_values(in.name, numel(in.value), step));
+      });
   Results out;
   for (auto& o : program.outputs) out[o.name] = eval.floats(o.value);
   for (auto& slot : program.state) out[slot.name] = eval.floats(slot.end);

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
 #include "train/loop/checkpoint.h"
@@ -24,6 +25,7 @@ namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 
 // A run's folder with drawn weights, as a trainer would leave it.
 class SavedRun : public testing::Test {
@@ -58,15 +60,6 @@ class SavedRun : public testing::Test {
     const std::string out = testing::internal::GetCapturedStdout();
     EXPECT_EQ(code, kExitDone);
     return out;
-  }
-  template <class Use> static std::string error_of(Use use) {
-    try {
-      use();
-    } catch (const UsageError& e) {
-      EXPECT_EQ(e.exit_code, kExitUsage);
-      return e.what();
-    }
-    return "";
   }
   const TemporaryFolder folder_;
   const fs::path dir_ = folder_.path();
