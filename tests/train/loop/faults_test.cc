@@ -6,8 +6,7 @@
 #include <random>
 
 #include "tests/support/syscall_faults.h"
-#include "tests/train/loop/whole_runs.h"
-#include "train/run_files/safetensors.h"
+#include "tests/train/loop/kinds_of_runs.h"
 
 namespace pal {
 namespace {
@@ -19,88 +18,39 @@ constexpr Fault kFaults[] = {Fault::kill,      Fault::full,      Fault::broken,
 constexpr const char* kFaultNames[] = {"none",      "killed",      "disk full",   "EIO",
                                        "read-only", "interrupted", "half written"};
 
-struct KindOfRun {
-  const char* name;
-  std::vector<std::string> words;
-};
-
-void PrintTo(const KindOfRun& trainer, std::ostream* out) { *out << trainer.name; }
-
-const KindOfRun kTrainers[] = {
-    {"nmt", {"tiny.yaml", "--set", "train.valid_every=2"}},
-    {"transformer", {"transformer_small"}},
-    {"resnet", {"resnet_small"}},
-    {"deepspeech2", {"deepspeech2_small"}},
-    {"bert", {"bert_small"}},
-    {"zoo", {"zoo_small"}},
-};
-
-class SystemCallFaults : public RunTest, public testing::WithParamInterface<KindOfRun> {
+class SystemCallFaults : public KindOfRunTest {
  protected:
-  std::vector<std::string> arguments() const {
-    const std::string out = (dir_ / "run").string();
-    std::vector<std::string> all{"train", "--config"};
-    all.insert(all.end(), GetParam().words.begin(), GetParam().words.end());
-    for (const char* word :
-         {"--set", "train.save_every=2", "--set", "train.keep_last=2", "--set", "train.log_every=1",
-          "--set", "device.threads=1", "--steps", "4", "--out"}) {
-      all.push_back(word);
-    }
-    all.push_back(out);
-    if (fs::exists(dir_ / "run/config.yaml")) all.push_back("--resume");
-    return all;
-  }
   test::TracedRun traced(Fault fault, int64_t call) {
-    std::vector<std::string> all = arguments();
+    std::vector<std::string> all = arguments(4, 2);
     all.insert(all.begin(), PAL_BINARY);
     return test::run_with_fault(all, dir_, dir_ / "stdout.txt", dir_ / "stderr.txt",
                                 {fs::canonical(dir_) / "run", fault, call});
   }
-  // What a run leaves that must not depend on what happened to it.
-  std::map<std::string, std::string> bits() {
-    std::map<std::string, std::string> all;
-    for (const auto& entry : fs::directory_iterator(dir_ / "run")) {
-      if (entry.path().extension() == ".safetensors") {
-        all[entry.path().filename().string()] = read_file(entry.path());
-      }
-    }
-    return all;
-  }
-  // The tensors of every checkpoint are those that were saved.
-  void check_checkpoints() {
-    if (!fs::exists(dir_ / "run")) return;
-    for (const auto& entry : fs::directory_iterator(dir_ / "run")) {
-      if (entry.path().extension() != ".safetensors") continue;
-      const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
-      for (const TensorView& tensor : file.tensors()) file.check(tensor);
-    }
-  }
   void try_fault(Fault fault, int64_t call, const std::map<std::string, std::string>& expected) {
-    fs::remove_all(dir_ / "run");
-    const test::TracedRun run = traced(fault, call);
+    fs::remove_all(run());
+    const test::TracedRun faulty = traced(fault, call);
     const std::string said = read_file(dir_ / "stderr.txt");
     const bool harmless = fault == Fault::interrupt || fault == Fault::part;
     if (fault == Fault::kill) {
       // A text with times in it may be a write shorter this time.
-      const bool met = int64_t(run.calls.size()) > call;
-      EXPECT_EQ(run.status, met ? -SIGKILL : 0) << said;
+      const bool met = int64_t(faulty.calls.size()) > call;
+      EXPECT_EQ(faulty.status, met ? -SIGKILL : 0) << said;
     } else if (harmless) {
-      EXPECT_EQ(run.status, 0) << said;
+      EXPECT_EQ(faulty.status, 0) << said;
     } else {
-      EXPECT_TRUE(run.status == 0 || run.status == 1 || run.status == 2) << run.status << said;
-      if (run.status != 0) {
+      EXPECT_TRUE(faulty.status == 0 || faulty.status == 1 || faulty.status == 2)
+          << faulty.status << said;
+      if (faulty.status != 0) {
         EXPECT_NE(said.find("pal: "), std::string::npos) << said;
         EXPECT_NE(said.find("run"), std::string::npos) << "names no file: " << said;
       }
     }
     ASSERT_NO_THROW(check_checkpoints());
     if (!harmless) {
-      const RunResult after = pal(arguments());
+      const RunResult after = pal(arguments(4, 2));
       ASSERT_EQ(after.status, 0) << after.err << "\nafter " << said;
     }
-    const auto found = bits();
-    ASSERT_EQ(found.size(), expected.size());
-    for (const auto& [name, bytes] : expected) EXPECT_TRUE(found.at(name) == bytes) << name;
+    expect_checkpoints(expected);
   }
 };
 
@@ -112,7 +62,7 @@ TEST_P(SystemCallFaults, LoseNothing) {
   if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
   const test::TracedRun whole = traced(Fault::none, 0);
   ASSERT_EQ(whole.status, 0) << read_file(dir_ / "stderr.txt");
-  const auto expected = bits();
+  const auto expected = checkpoints();
   ASSERT_GE(expected.size(), 2u);
   std::vector<std::pair<Fault, int64_t>> cases;
   for (const Fault fault : kFaults) {
@@ -139,7 +89,7 @@ TEST_P(SystemCallFaults, InterruptedWritesAreBegunAnew) {
   if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
   const test::TracedRun whole = traced(Fault::none, 0);
   ASSERT_EQ(whole.status, 0) << read_file(dir_ / "stderr.txt");
-  const auto expected = bits();
+  const auto expected = checkpoints();
   std::map<std::string, int64_t> writes;  // the last one of each
   for (size_t call = 0; call < whole.calls.size(); ++call) {
     if (whole.calls[call].starts_with("write ")) writes[whole.calls[call]] = int64_t(call);
@@ -153,8 +103,7 @@ TEST_P(SystemCallFaults, InterruptedWritesAreBegunAnew) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SystemCallFaults, testing::ValuesIn(kTrainers),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, SystemCallFaults, testing::ValuesIn(trainers()), name_of_kind);
 
 }  // namespace
 }  // namespace pal

@@ -1,54 +1,13 @@
 // Whole runs of the program itself: started, killed, resumed, interrupted, and refused.
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <sstream>
 
 #include "tests/train/loop/whole_runs.h"
 #include "train/config/config.h"
 
 namespace pal {
 namespace {
-
-TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
-  const char* asked = std::getenv("PAL_TEST_KILLS");
-  const int kills = asked ? std::max(1, std::atoi(asked)) : 25;
-  // Many more than the kills let it take: the machine may be faster then than when it was timed.
-  const int many = 15 * kills;
-  const std::string steps_in_all = std::to_string(many);
-  auto timed = [&](const std::string& name, const std::string& steps) {
-    const auto begin = std::chrono::steady_clock::now();
-    const RunResult r = pal({"train", "--config", "tiny.yaml", "--out", name, "--steps", steps});
-    EXPECT_EQ(r.status, 0) << r.err;
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-        .count();
-  };
-  const double start_ms = timed("short", "1");
-  const double whole_ms = timed("whole", steps_in_all);
-  const double step_ms = std::max(1.0, (whole_ms - start_ms) / many);
-  // At random moments from the program's start to a few steps after it is up.
-  std::mt19937 random(7);
-  std::uniform_real_distribution<double> moment(0.02 * start_ms, start_ms + 6 * step_ms);
-  int killed = 0;
-  RunResult last{.status = -SIGKILL, .out = "", .err = ""};
-  while (last.status == -SIGKILL) {
-    std::vector<std::string> args{"train",  "--config", "tiny.yaml", "--out",
-                                  "killed", "--steps",  steps_in_all};
-    if (fs::exists(dir_ / "killed/config.yaml")) args.push_back("--resume");
-    last = pal(args, SIGKILL, killed < kills ? int(moment(random)) : -1);
-    killed += last.status == -SIGKILL;
-  }
-  ASSERT_EQ(last.status, 0) << last.err;
-  EXPECT_GT(killed, kills / 2);
-  std::printf("killed %d times\n", killed);
-  EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
-              read_file(dir_ / "killed/last.safetensors"));
-  EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "killed"));
-}
 
 // Killed after the last checkpoint and before the validation and the mean that come behind it.
 TEST_F(RunTest, WhatComesBehindTheLastStepIsMadeUp) {

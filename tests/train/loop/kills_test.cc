@@ -1,0 +1,78 @@
+// Runs that are killed at random moments, again and again, and go on: whoever trains, and however
+// its memory is managed, they end with the bits of a run that nobody killed.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "tests/train/loop/kinds_of_runs.h"
+
+namespace pal {
+namespace {
+
+constexpr int kKilledSteps = 12, kDefaultKills = 12;
+
+std::vector<KindOfRun> kinds_killed() {
+  std::vector<KindOfRun> all = trainers();
+  const auto in = [&](const char* name, const std::vector<std::string>& settings) {
+    KindOfRun kind = kind_of_run(name, "resnet_small",
+                                 {"model.depth=8", "data.valid_count=20", "train.batch_size=16"});
+    for (const std::string& each : settings) kind.words.insert(kind.words.end(), {"--set", each});
+    all.push_back(std::move(kind));
+  };
+  in("delta", {"memory.budget=4500KiB", "memory.manager=delta"});
+  in("dtr", {"memory.budget=5000KiB", "memory.manager=dtr"});
+  in("swapped", {"memory.budget=4500KiB", "memory.swap=planned"});
+  in("budget", {"memory.budget=5000KiB"});
+  in("measured", {"memory.budget=5000KiB", "memory.profile_steps=2"});
+  in("averaged", {"train.average_last=2"});
+  return all;
+}
+
+using KilledRuns = KindOfRunTest;
+
+TEST_P(KilledRuns, EndWithTheSameBits) {
+  const char* asked = std::getenv("PAL_TEST_KILLS");
+  if (!asked && GetParam().name != std::string("nmt")) {
+    GTEST_SKIP() << "PAL_TEST_KILLS=N kills this one too, N times";
+  }
+  const int kills = asked ? std::max(1, std::atoi(asked)) : kDefaultKills;
+  const auto timed = [&](int steps) {
+    fs::remove_all(run());
+    const auto begin = std::chrono::steady_clock::now();
+    const RunResult r = pal(arguments(steps, 1));
+    EXPECT_EQ(r.status, 0) << r.err;
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
+  };
+  const double start_ms = timed(1), whole_ms = timed(kKilledSteps);
+  const double step_ms = std::max(1.0, (whole_ms - start_ms) / (kKilledSteps - 1));
+  const auto expected = checkpoints();
+  const std::vector<std::string> rows = steps(run());
+  ASSERT_GE(expected.size(), 2u);
+  // From the program's start to a few steps after it is up.
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> moment(0.02 * start_ms, start_ms + 6 * step_ms);
+  int killed = 0, runs = 0;
+  while (killed < kills) {
+    fs::remove_all(run());
+    RunResult last{.status = -SIGKILL, .out = "", .err = ""};
+    while (last.status == -SIGKILL) {
+      last = pal(arguments(kKilledSteps, 1), SIGKILL, int(moment(random)));
+      killed += last.status == -SIGKILL;
+      ASSERT_NO_THROW(check_checkpoints()) << "after " << killed << " kills";
+    }
+    ASSERT_EQ(last.status, 0) << last.err << "after " << killed << " kills";
+    expect_checkpoints(expected);
+    EXPECT_EQ(steps(run()), rows);
+    if (HasFailure()) return;
+    ++runs;
+  }
+  std::printf("killed %d times in %d runs\n", killed, runs);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KilledRuns, testing::ValuesIn(kinds_killed()), name_of_kind);
+
+}  // namespace
+}  // namespace pal
