@@ -1,6 +1,10 @@
 // Names of files from a command line or a pipe, and what could not be used of them.
 #include "train/commands/inputs.h"
 
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
 #include "core/error.h"
 #include "data/line_reader.h"
 #include "train/commands/commands.h"
@@ -35,6 +39,18 @@ int64_t each_file(const std::vector<std::filesystem::path>& files, Unusable& unu
   return count;
 }
 
+PrintedRows::PrintedRows(std::string name, std::optional<std::string> behind)
+    : name_(std::move(name)),
+      behind_(std::move(behind)),
+      waiting_(behind_ ? std::tmpfile() : nullptr, &std::fclose) {
+  if (behind_ && !waiting_) fail();
+}
+
+void PrintedRows::fail() const {
+  throw Error(kExitFailed, *behind_ + ": the temporary file for what stands behind " + name_ +
+                               ": " + std::strerror(errno));
+}
+
 void PrintedRows::begin() {
   print(first_ ? "{" + nlohmann::json(name_).dump() + ":[" : ",");
   first_ = false;
@@ -52,13 +68,26 @@ void PrintedRows::add(const nlohmann::json& row) {
   print(text_of(row));
 }
 
-void PrintedRows::end(const nlohmann::json& more) {
+void PrintedRows::add_behind(const nlohmann::json& row) {
+  const std::string text = (std::exchange(first_behind_, false) ? "" : ",") + text_of(row);
+  if (std::fwrite(text.data(), 1, text.size(), waiting_.get()) != text.size()) fail();
+}
+
+void PrintedRows::end() {
   if (first_) begin();
-  std::string rest = "]";
-  for (const auto& [name, value] : more.items()) {
-    rest += "," + nlohmann::json(name).dump() + ":" + text_of(value);
+  if (!behind_) {
+    print("]}\n");
+    return;
   }
-  print(rest + "}\n");
+  print("]," + nlohmann::json(*behind_).dump() + ":[");
+  std::FILE* file = waiting_.get();
+  if (std::fflush(file) != 0 || std::fseek(file, 0, SEEK_SET) != 0) fail();
+  std::string block(size_t{1} << 16, '\0');
+  while (const size_t count = std::fread(block.data(), 1, block.size(), file)) {
+    print(block.substr(0, count));
+  }
+  if (std::ferror(file)) fail();
+  print("]}\n");
 }
 
 }  // namespace pal

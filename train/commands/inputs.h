@@ -2,9 +2,12 @@
 // is named and counted, and the rest goes on.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,18 +37,24 @@ inline bool are_piped(const std::vector<std::filesystem::path>& files) {
   return files.size() == 1 && files[0] == "-";
 }
 
-// {"NAME":[row,row,..],..} on standard output, row by row.
+// {"NAME":[row,row,..],"BEHIND":[..]} on standard output, row by row. The rows of the second list,
+// where there is one, wait in a temporary file.
 class PrintedRows {
  public:
-  explicit PrintedRows(std::string name) : name_(std::move(name)) {}
+  // `behind`: the name of the second list. Error with kExitFailed: no file for it can be written.
+  explicit PrintedRows(std::string name, std::optional<std::string> behind = {});
   void add(const nlohmann::json& row);
-  // `more`: what else stands in the object.
-  void end(const nlohmann::json& more = nlohmann::json::object());
+  void add_behind(const nlohmann::json& row);
+  void end();
 
  private:
   void begin();
+  [[noreturn]] void fail() const;
+
   std::string name_;
-  bool first_ = true;
+  std::optional<std::string> behind_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> waiting_;
+  bool first_ = true, first_behind_ = true;
 };
 
 }  // namespace pal

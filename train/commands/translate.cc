@@ -93,10 +93,9 @@ int run_translate(const TranslateArgs& args) {
   const size_t most = isatty(fileno(file.get())) ? 1 : kGroup;
   LineReader in(file.get(), args.input ? args.input->string() : "standard input");
   Unusable unusable(args.strict);
-  PrintedRows rows("translations");
-  // Stands behind all translations, and is kept until then.
-  nlohmann::json more = nlohmann::json::object();
-  if (args.list) more["n_best"] = nlohmann::json::array();
+  std::optional<std::string> behind;
+  if (args.list) behind = "n_best";
+  PrintedRows rows("translations", behind);
   int64_t count = 0;
   while (true) {
     const LineGroup group = next_group(in, models, most, count + 1, unusable);
@@ -108,11 +107,11 @@ int run_translate(const TranslateArgs& args) {
     if (!args.json) print(text_of(all, args.list, count));
     for (size_t i = 0; args.json && i < all.size(); ++i) {
       rows.add(all[i].empty() ? "" : all[i][0].text);
-      if (args.list) more["n_best"].push_back(list_of(all[i]));
+      if (args.list) rows.add_behind(list_of(all[i]));
     }
     count += int64_t(group.size);
   }
-  if (args.json) rows.end(more);
+  if (args.json) rows.end();
   unusable.finish(count, "lines", "translated");
   return kExitDone;
 }

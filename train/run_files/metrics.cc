@@ -12,7 +12,8 @@ namespace pal {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;  // keys stay in the order they are written here
+using Json = nlohmann::ordered_json;            // keys stay in the order they are written here
+constexpr size_t kRowsBlock = size_t{1} << 20;  // bytes of rows that are written at once
 
 // The row without what differs between two compilations of one program.
 std::string plan_identity(Json row) {
@@ -75,7 +76,8 @@ MetricsWriter MetricsWriter::create(const fs::path& file) {
   return MetricsWriter({file, AppendFile::Begin::anew});
 }
 
-KeptRows rows_until(std::istream& in, int64_t step, const std::string& name) {
+KeptRows rows_until(std::istream& in, int64_t step, const std::string& name,
+                    const std::function<void(const std::string& line)>& keep) {
   KeptRows kept;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -92,17 +94,26 @@ KeptRows rows_until(std::istream& in, int64_t step, const std::string& name) {
     if (torn || row["event"] == "end" || row["step"].get<int64_t>() > step) continue;
     if (row["event"] == "plan") kept.plans.push_back(plan_identity(row));
     if (row["event"] == "valid" && row["step"] == step) kept.last_valid = line;
-    kept.text += line + "\n";
+    keep(line + "\n");
   }
   return kept;
 }
 
 MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
   std::ifstream in(file, std::ios::binary);
-  const KeptRows kept = rows_until(in, step, file.string());
-  in.close();
   AtomicFile out(file.string());
-  out.write(kept.text.data(), kept.text.size());
+  std::string block;
+  const auto write = [&](size_t least) {
+    if (block.size() < least) return;
+    out.write(block.data(), block.size());
+    block.clear();
+  };
+  const KeptRows kept = rows_until(in, step, file.string(), [&](const std::string& line) {
+    block += line;
+    write(kRowsBlock);
+  });
+  in.close();
+  write(1);
   out.commit();
   MetricsWriter writer({file, AppendFile::Begin::at_the_end});
   writer.plans_ = kept.plans, writer.was_done_ = kept.was_done;

@@ -158,9 +158,25 @@ TEST_F(Metrics, a_torn_last_line_is_removed) {
 
 TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
   for (const char* line : {"hello", "[1]", "{\"step\":1}", "{\"event\":\"step\",\"step\":\"1\"}"}) {
-    std::ofstream(file_, std::ios::binary) << line << "\n{\"event\":\"step\",\"step\":1}\n";
+    const std::string rows = std::string(line) + "\n{\"event\":\"step\",\"step\":1}\n";
+    std::ofstream(file_, std::ios::binary) << rows;
     EXPECT_THROW(MetricsWriter::resume(file_, 9), UsageError) << line;
+    EXPECT_EQ(read_file(file_), rows);
   }
+}
+
+// It is read and written in blocks.
+TEST_F(Metrics, a_long_log_is_kept_to_its_step) {
+  std::string kept, later;
+  for (int step = 1; step <= 30'000; ++step) {
+    const std::string row = R"({"event":"step","step":)" + std::to_string(step) + R"(,"why":")" +
+                            std::string(size_t(step % 200), 'x') + "\"}\n";
+    (step <= 29'000 ? kept : later) += row;
+  }
+  ASSERT_GT(kept.size(), size_t{3} << 20);
+  std::ofstream(file_, std::ios::binary) << kept << later;
+  MetricsWriter::resume(file_, 29'000);
+  EXPECT_TRUE(read_file(file_) == kept);
 }
 
 // What was killed behind its last step is told from what was done, and makes up its validation.
