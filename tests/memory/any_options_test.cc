@@ -138,11 +138,11 @@ void expect_as_recorded(const Program& step, const Bits& expected, const Compile
   StaticPlan memory(c.storages, c.plan, arena);
   memory.fill_canary();
   ASSERT_EQ(difference_of(step, expected, bits_in(c, memory, poison)), "");
-  const int64_t planned = c.plan.device().bytes,
-                touched = poison ? planned : memory.recorded_peak();
-  ASSERT_LE(touched, planned);
-  // A manager may move a workspace away before its node runs: nobody touches the place it had.
-  ASSERT_EQ(touched, c.dynamic ? touched : planned);
+  if (!poison) {
+    ASSERT_LE(memory.recorded_peak(), c.plan.device().bytes);
+    // A manager may move a workspace away before its node runs: nobody touches the place it had.
+    if (!c.dynamic) ASSERT_EQ(memory.recorded_peak(), c.plan.device().bytes);
+  }
   ++tally.compiled;
   tally.queues += queue_count(c.program) > 1;
   const auto has = [&](Phase phase) {

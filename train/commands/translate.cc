@@ -94,7 +94,7 @@ int run_translate(const TranslateArgs& args) {
   LineReader in(file.get(), args.input ? args.input->string() : "standard input");
   Unusable unusable(args.strict);
   std::optional<std::string> behind;
-  if (args.list) behind = "n_best";
+  if (args.json && args.list) behind = "n_best";
   PrintedRows rows("translations", behind);
   int64_t count = 0;
   while (true) {
@@ -107,7 +107,7 @@ int run_translate(const TranslateArgs& args) {
     if (!args.json) print(text_of(all, args.list, count));
     for (size_t i = 0; args.json && i < all.size(); ++i) {
       rows.add(all[i].empty() ? "" : all[i][0].text);
-      if (args.list) rows.add_behind(list_of(all[i]));
+      if (behind) rows.add_behind(list_of(all[i]));
     }
     count += int64_t(group.size);
   }

@@ -101,6 +101,8 @@ KeptRows rows_until(std::istream& in, int64_t step, const std::string& name,
 
 MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
   std::ifstream in(file, std::ios::binary);
+  const auto refuse = [&] { throw Error(kExitFailed, file.string() + ": cannot be read"); };
+  if (!in && fs::exists(file)) refuse();
   AtomicFile out(file.string());
   std::string block;
   const auto write = [&](size_t least) {
@@ -112,6 +114,7 @@ MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
     block += line;
     write(kRowsBlock);
   });
+  if (in.bad()) refuse();  // the rest would be lost
   in.close();
   write(1);
   out.commit();

@@ -96,7 +96,8 @@ class MetricsWriter {
   // Goes on after a checkpoint made at update `step`: rows of later steps, end rows, and a last
   // line that was torn are removed first, so that a resumed log equals an uninterrupted one. (Write
   // a validation's row before saving the checkpoint of the same step.) A file that is absent is
-  // started; a line in the middle that is no row is a UsageError.
+  // started; a line in the middle that is no row is a UsageError. Error with kExitFailed: a file
+  // that cannot be read to its end, which stays as it is.
   static MetricsWriter resume(const std::filesystem::path& file, int64_t step);
   // Whether resume() met the end row of a run that was done at that step.
   bool was_done() const { return was_done_; }

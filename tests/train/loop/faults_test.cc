@@ -56,7 +56,7 @@ class SystemCallFaults : public KindOfRunTest {
 
 TEST_P(SystemCallFaults, LoseNothing) {
   const char* asked = std::getenv("PAL_TEST_FAULTS");
-  if (!asked && GetParam().name != std::string("nmt")) {
+  if (!asked && GetParam().name != "nmt") {
     GTEST_SKIP() << "PAL_TEST_FAULTS=N (or all) tries this trainer too, at N calls";
   }
   if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
@@ -85,7 +85,7 @@ TEST_P(SystemCallFaults, LoseNothing) {
 
 // A write to each file there is, interrupted once: nobody notices.
 TEST_P(SystemCallFaults, InterruptedWritesAreBegunAnew) {
-  if (GetParam().name != std::string("nmt")) GTEST_SKIP() << "the same files";
+  if (GetParam().name != "nmt") GTEST_SKIP() << "the same files";
   if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
   const test::TracedRun whole = traced(Fault::none, 0);
   ASSERT_EQ(whole.status, 0) << read_file(dir_ / "stderr.txt");

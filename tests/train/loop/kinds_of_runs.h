@@ -11,14 +11,14 @@
 namespace pal {
 
 struct KindOfRun {
-  const char* name;
+  std::string name;
   std::vector<std::string> words;  // its configuration, and what is set in it
 };
 
 inline void PrintTo(const KindOfRun& kind, std::ostream* out) { *out << kind.name; }
 
 // `settings`: "KEY=VALUE".
-inline KindOfRun kind_of_run(const char* name, const char* config,
+inline KindOfRun kind_of_run(const std::string& name, const std::string& config,
                              const std::vector<std::string>& settings) {
   KindOfRun kind{name, {config}};
   for (const std::string& each : settings) kind.words.insert(kind.words.end(), {"--set", each});

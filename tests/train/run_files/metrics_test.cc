@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 #include "train/run_files/log.h"
 
@@ -163,6 +164,12 @@ TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
     EXPECT_THROW(MetricsWriter::resume(file_, 9), UsageError) << line;
     EXPECT_EQ(read_file(file_), rows);
   }
+}
+
+TEST_F(Metrics, what_cannot_be_read_is_refused) {
+  std::filesystem::create_directory(file_);
+  EXPECT_EQ(test::error_of([&] { MetricsWriter::resume(file_, 9); }, kExitFailed),
+            file_.string() + ": cannot be read");
 }
 
 // It is read and written in blocks.
