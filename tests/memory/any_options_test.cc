@@ -141,7 +141,9 @@ void expect_as_recorded(const Program& step, const Bits& expected, const Compile
   if (!poison) {
     ASSERT_LE(memory.recorded_peak(), c.plan.device().bytes);
     // A manager may move a workspace away before its node runs: nobody touches the place it had.
-    if (!c.dynamic) ASSERT_EQ(memory.recorded_peak(), c.plan.device().bytes);
+    if (!c.dynamic) {
+      ASSERT_EQ(memory.recorded_peak(), c.plan.device().bytes);
+    }
   }
   ++tally.compiled;
   tally.queues += queue_count(c.program) > 1;
