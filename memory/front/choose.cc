@@ -81,7 +81,8 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   const Program step = before_clones(program, options);
   const RecomputeOptions asked = nothing_heavy(options.recompute_options);
   const StepView view(step, asked);
-  Sketch sketch(view, order_of(step, options), device, asked);
+  Sketch sketch(view, order_of(step, options), device,
+                {.bits = asked.bits, .fuse = options.fuse_recompute, .inplace = options.inplace});
   if (sketch.open().empty()) return {};
   const size_t nodes = step.nodes.size();
   Descent descent(sketch, groups_of(sketch, view, std::max(kFewestGroups, kGroupNodes / nodes)));

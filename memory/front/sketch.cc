@@ -24,8 +24,8 @@ bool same_fates(const Fate* a, const Fate* b) {
 }  // namespace
 
 Sketch::Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
-               const RecomputeOptions& options)
-    : t_(view, std::move(order), device, options),
+               const SketchPasses& passes)
+    : t_(view, std::move(order), device, passes),
       p_(view.program),
       slots_(p_.nodes.size()),
       sums_(t_, slots_),

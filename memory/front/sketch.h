@@ -35,7 +35,7 @@ class Sketch {
   // `view`: with infinite RecomputeOptions::heavy. `order`: in which its nodes will run, where
   // gradients keep theirs.
   Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
-         const RecomputeOptions& options);
+         const SketchPasses& passes = {});
   Sketch(const Sketch&) = delete;
   Sketch& operator=(const Sketch&) = delete;
 

@@ -28,7 +28,7 @@ ByNode<int64_t> ticks_of_nodes(const Program& p, const DeviceProfile& device) {
 int64_t sketch_ticks(double ms) { return std::llround(ms * kSketchTicks); }
 
 SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
-                         const DeviceProfile& device, const RecomputeOptions& options)
+                         const DeviceProfile& device, const SketchPasses& passes)
     : view(seen),
       p(seen.program),
       order(std::move(runs_in)),
@@ -36,19 +36,19 @@ SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
       ticks(ticks_of_nodes(p, device)) {
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   list_storages(storages);
-  list_nodes(storages);
+  list_nodes(storages, passes.inplace);
   list_gradients();
   bit_bytes.assign(bytes.size(), 0), bit_ticks.assign(bytes.size(), 0);
-  if (options.bits) list_bits(device);
+  if (passes.bits) list_bits(device);
   copy_ticks.assign(bytes.size(), 0);
   if (device.link > 0) list_copies(storages, device);
   list_fixed();
-  list_fused(fused_clones(view, device));
+  list_fused(passes.fuse ? fused_clones(view, device) : std::vector<FusedClones>{});
 }
 
 // What nodes read and make of the maps that may be made again, and which outputs may take the bytes
 // of which operands.
-void SketchTable::list_nodes(const Storages& storages) {
+void SketchTable::list_nodes(const Storages& storages, bool inplace) {
   const size_t each = p.nodes.size(), count = storages.list.size();
   std::vector<std::vector<ValueId>> reads(each), makes(each);
   std::vector<std::vector<NodeId>> of_map(p.values.size()), of_storage(count), in_pair(count);
@@ -72,7 +72,7 @@ void SketchTable::list_nodes(const Storages& storages) {
         makes[size_t(n)].push_back(v), makers[size_t(view.storage[v])].push_back({n, v});
       }
     }
-    if (node.op->writes_state || node.op->shares.empty()) continue;
+    if (!inplace || node.op->writes_state || node.op->shares.empty()) continue;
     for (const Share share : shares_of(*node.op, node.in.size())) {
       if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) {
         continue;

@@ -57,6 +57,13 @@ template <class T> class Lists {
 constexpr double kSketchTicks = 1e9;  // a millisecond
 int64_t sketch_ticks(double ms);
 
+// What passes will do to what is chosen, so that the sketch counts on it.
+struct SketchPasses {
+  bool bits = true;     // maps of which gradients ask a predicate alone: RecomputeOptions::bits
+  bool fuse = true;     // clones: CompileOptions::fuse_recompute
+  bool inplace = true;  // outputs take the bytes of operands that die
+};
+
 struct SketchTable {
   struct Pair {  // storages: the output may take the operand's bytes
     StorageId output, operand;
@@ -80,7 +87,7 @@ struct SketchTable {
   // `view`: with infinite RecomputeOptions::heavy. `order`: in which its nodes will run, where
   // gradients keep theirs.
   SketchTable(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
-              const RecomputeOptions& options);
+              const SketchPasses& passes);
 
   const StepView& view;
   const Program& p;
@@ -113,7 +120,7 @@ struct SketchTable {
   std::vector<int64_t> during, before;  // by position
 
  private:
-  void list_nodes(const Storages& storages);
+  void list_nodes(const Storages& storages, bool inplace);
   void list_storages(const Storages& storages);
   void list_gradients();
   void list_bits(const DeviceProfile& device);

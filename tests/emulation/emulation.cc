@@ -41,7 +41,9 @@ void on_launch(const char* file, int line);
 namespace pal::emulation {
 namespace {
 
-constexpr size_t kStack = 64 << 10;
+// Stacks lie behind each other, with an odd number of cache lines between: their tops, which are
+// all that most threads touch, would else share one set of each cache.
+constexpr size_t kStack = 64 << 10, kLine = 64, kApart = kStack + 13 * kLine;
 constexpr int kMostThreads = 1024, kWarp = 32;
 constexpr unsigned char kGuardByte = 0xA7;
 
@@ -78,7 +80,7 @@ void (*const volatile jump)(Place) = jump_to;
 struct Fiber {
   ucontext_t context;
   Place where;
-  std::unique_ptr<char[]> stack;
+  char* stack = nullptr;
   KnownStack known = {};
   State state = State::ended;
   unsigned mask = 0;     // of the warp barrier
@@ -105,7 +107,7 @@ class Machine {
  public:
   // After an error the fibers are stuck in the middle of their bodies: others take their place.
   void forget() {
-    fibers_.clear();
+    fibers_.clear(), stacks_.reset();
     for (auto& copies : late_) copies.clear();
   }
 
@@ -115,7 +117,10 @@ class Machine {
             .body = {&body, sizeof body},
             .brought = {brought_, sizeof brought_}};
     body_ = &body, threads_ = threads, error_ = nullptr;
-    if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
+    if (fibers_.empty()) {
+      fibers_ = std::vector<Fiber>(kMostThreads);
+      stacks_ = std::make_unique_for_overwrite<char[]>(kMostThreads * kApart);
+    }
     std::memset(block_shared_memory, 0xFF, shared);
     std::memset(block_shared_memory + shared, kGuardByte, kGuard);
     for (int t = 0; t < threads; ++t) start(t);
@@ -200,13 +205,13 @@ class Machine {
     Fiber& fiber = fibers_[size_t(t)];
     fiber.state = State::ready;
     if (fiber.stack) return;  // it waits where its last body ended
-    fiber.stack = std::make_unique<char[]>(kStack);
+    fiber.stack = stacks_.get() + size_t(t) * kApart;
     getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_sp = fiber.stack;
     fiber.context.uc_stack.ss_size = kStack;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, enter, 0);
-    fiber.known = {fiber.stack.get(), kStack};
+    fiber.known = {fiber.stack, kStack};
     current_ = t;
     fiber.known.enter(known_);
     begin_at(fiber.context);
@@ -215,7 +220,7 @@ class Machine {
   [[gnu::noinline]] void resume(int t) {
     current_ = t;
     threadIdx = {unsigned(t), 0, 0};
-    own_.stack = {fibers_[size_t(t)].stack.get(), kStack}, running = &own_;
+    own_.stack = {fibers_[size_t(t)].stack, kStack}, running = &own_;
     fibers_[size_t(t)].known.enter(known_);
     if (!__builtin_setjmp(scheduler_)) jump(fibers_[size_t(t)].where);
     known_.entered(fibers_[size_t(t)].known);
@@ -279,6 +284,7 @@ class Machine {
   }
 
   std::vector<Fiber> fibers_;
+  std::unique_ptr<char[]> stacks_;
   unsigned char slots_[kMostThreads][kSlot], given_[kMostThreads][kSlot];
   unsigned char brought_[kMostThreads][kSlot];
   std::vector<std::vector<LateCopy>> late_ = std::vector<std::vector<LateCopy>>(kMostThreads);

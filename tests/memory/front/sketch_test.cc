@@ -29,11 +29,11 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 RecomputeOptions any_node() { return {.heavy = std::numeric_limits<double>::infinity()}; }
 
 struct Sketched {
-  explicit Sketched(const Program& program, double link = 0)
+  explicit Sketched(const Program& program, double link = 0, const SketchPasses& passes = {})
       : card(toy_card(link)),
         step(split_parts(program)),
         view(step, any_node()),
-        sketch(view, early_updates_order(step), card, any_node()) {
+        sketch(view, early_updates_order(step), card, passes) {
     sketch.let_leave(1);
   }
   // The step that such fates lead to.
@@ -82,6 +82,26 @@ TEST(Sketch, CountsWhatTheStepHolds) {
   }
   EXPECT_GT(same, cases * 7 / 10);
   EXPECT_GT(as_fast, cases * 8 / 10);
+}
+
+// With passes that leave maps, clones and places as they are, counts are exact.
+TEST(Sketch, CountsOnNoPassThatIsOff) {
+  int larger = 0;
+  for (uint64_t seed = 0; seed < networks_asked(60); ++seed) {
+    const Program step = random_network(seed, {.layers = 6 + int(seed % 9), .batch = 16});
+    Sketched all(step), bare(step, 0, {.bits = false, .fuse = false, .inplace = false});
+    const double plain_ms = predict(bare.step, bare.card).step_ms;
+    for (uint64_t k = 0; k < 4; ++k) {
+      const Fates fates = k ? random_fates(bare.sketch, 4 * seed + k) : bare.sketch.nothing();
+      const Sketch::Count count = bare.sketch.count(fates, kNoLimit);
+      const Program made = schedule_early_updates(
+          insert_clones(bare.view, bare.sketch.choice_of(fates), kClonesFar).program);
+      EXPECT_EQ(count.bytes, peak_bytes(made, {}, {.inplace = false})) << seed << " " << k;
+      EXPECT_NEAR(plain_ms + count.ms, predict(made, bare.card).step_ms, 1e-6) << seed << " " << k;
+      larger += count.bytes > all.sketch.count(fates, kNoLimit).bytes;
+    }
+  }
+  EXPECT_GT(larger, 0);
 }
 
 // Fates one after the other as a search asks for them: some change, many change, what was there
