@@ -104,14 +104,14 @@ TEST_P(Emulated, ReadsWhatItSays) {
   each(check_predicates);
   each(check_shape_only);
 }
-// A library's product has one algorithm, chosen for the boundaries that its operands' rows keep.
+// A library's product has one algorithm, chosen for the boundaries that its operands' rows keep. No
+// thread of ours loads more than 16 bytes at once.
 TEST_P(Emulated, SameBitsForAnyAlignment) {
   const bool on_rows = kNotBitwise.count(GetParam()->name);
-  each([&](const Case& c) { return check_alignment(c, on_rows); });
+  each([&](const Case& c) { return check_alignment(c, on_rows, 32); });
 }
 TEST_P(Emulated, IsPure) {
-  const std::vector<Case> all = cases();
-  each([&](const Case& c) { return check_purity(c, all); });
+  expect_none(check_purity(cases()), "examples");
   each(check_unread);
 }
 TEST_P(Emulated, HasPartsThatGiveItsBits) {

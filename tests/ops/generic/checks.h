@@ -56,10 +56,11 @@ Problems check_shape_only(const Case& c);
 Problems check_zeros(const std::vector<Case>& cases);
 // The same bits with 1, 2 and 3 threads.
 Problems check_threads(const Case& c);
-// The same bits wherever the buffers begin; `on_rows`: wherever windows and views may.
-Problems check_alignment(const Case& c, bool on_rows = false);
-// The same bits from the same prepared kernel when it has run before, on these values or `other`s.
-Problems check_purity(const Case& c, const std::vector<Case>& others);
+// The same bits wherever the buffers begin; `on_rows`: wherever windows and views may. `boundary`:
+// the largest that a kernel may know, in bytes.
+Problems check_alignment(const Case& c, bool on_rows = false, int boundary = 64);
+// The same bits from the same prepared kernels when all have run before.
+Problems check_purity(const std::vector<Case>& cases);
 // Leaving outputs unread does not change the others.
 Problems check_unread(const Case& c);
 // Operands of other ranks, extents and types are refused with a ProgramError that names the

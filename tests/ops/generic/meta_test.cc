@@ -21,7 +21,7 @@ Problems all_checks(const Case& c) {
                      check_unread, check_rounding, check_infer, check_update, check_facts}) {
     for (auto& p : check(c)) out.push_back(p);
   }
-  for (auto& p : check_purity(c, {c})) out.push_back(p);
+  for (auto& p : check_purity({c})) out.push_back(p);
   return out;
 }
 
@@ -231,7 +231,7 @@ TEST(GenericMeta, KernelThatRemembers) {
     calls += 1;
     for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = calls;
   };
-  EXPECT_TRUE(mentions(check_purity(case_of(op), {}), "when run again"));
+  EXPECT_TRUE(mentions(check_purity({case_of(op)}), "when example 0 runs again"));
 }
 
 TEST(GenericMeta, OutputThatChangesWhenAnotherIsUnread) {
