@@ -36,6 +36,9 @@ constexpr size_t kUnreached = 4;
 // tried whether it is.
 constexpr double kWorthRenewing = 0.002;
 constexpr int kRenewedEvery = 2;
+// Copies by queues wait where the sketch's do not. Choices for a link that is so much slower leave
+// them room.
+constexpr double kLinkInUse = 0.9;
 // Groups that change together, at most: so many nodes are counted for all of them.
 constexpr size_t kGroupNodes = 2'000'000, kFewestGroups = 100;
 // Sizes at which a step of so many nodes begins anew; larger ones begin with what was above.
@@ -81,7 +84,9 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   const Program step = before_clones(program, options);
   const RecomputeOptions asked = nothing_heavy(options.recompute_options);
   const StepView view(step, asked);
-  Sketch sketch(view, order_of(step, options), device,
+  DeviceProfile slower = device;
+  slower.link *= kLinkInUse, slower.link_both *= kLinkInUse;
+  Sketch sketch(view, order_of(step, options), slower,
                 {.bits = asked.bits, .fuse = options.fuse_recompute, .inplace = options.inplace});
   if (sketch.open().empty()) return {};
   const size_t nodes = step.nodes.size();
