@@ -28,8 +28,6 @@ constexpr size_t kRenewed[] = {48, 24, 80, 12};
 constexpr size_t kRenewedFirst = 2;  // the others where one of these pays
 // For a size and such a window: counts of so many nodes in all.
 constexpr int64_t kRenewedNodes = 4'000'000;
-// Walks down and up.
-constexpr int kWalks = 2;
 // Sizes that could not be reached, one after the other, after which a walk down ends.
 constexpr size_t kUnreached = 4;
 // What is renewed is worth it for this part of the time added, at least. Every so many sizes it is
@@ -100,10 +98,10 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     limits.push_back(int64_t(double(most) * part));
   }
   std::vector<Found> found(limits.size());
-  std::vector<char> pays(limits.size(), 0), is_new(limits.size(), 0);
+  std::vector<char> pays(limits.size(), 0);
   const auto keep = [&](size_t k) {
     if (!found[k].fates.empty() && !is_better(descent.now(), found[k].count)) return;
-    found[k] = {descent.fates(), descent.now()}, is_new[k] = 1;
+    found[k] = {descent.fates(), descent.now()};
   };
   const auto begin = [&](size_t k, const Fates& fates) {
     descent.start_from(fates, limits[k]);
@@ -123,23 +121,17 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     keep(k);
     return paid;
   };
-  for (int walk = 0; walk < kWalks; ++walk) {
-    for (size_t k = 0, unreached = 0; k < limits.size(); ++k) {
-      if (walk == 0 && (k == 0 || nodes <= kAnewNodes)) begin(k, nothing);
-      if (k > 0 && (walk == 0 || is_new[k - 1])) begin(k, found[k - 1].fates);
-      const bool look = walk > 0 ? pays[k] : k == 0 || pays[k - 1] || k % kRenewedEvery == 0;
-      if (look) pays[k] = renew(k);
-      unreached = found[k].count.over > 0 ? unreached + 1 : 0;
-      if (unreached == kUnreached) limits.resize(k + 1), found.resize(k + 1);
-    }
-    std::vector<char> was_new(limits.size(), 0);
-    std::swap(is_new, was_new);
-    for (size_t k = limits.size(); k-- > 1;) {
-      if (!was_new[k] && !is_new[k]) continue;
-      descent.start_from(found[k].fates, limits[k - 1]);
-      descent.raise(limits[k - 1]);
-      keep(k - 1);
-    }
+  for (size_t k = 0, unreached = 0; k < limits.size(); ++k) {
+    if (k == 0 || nodes <= kAnewNodes) begin(k, nothing);
+    if (k > 0) begin(k, found[k - 1].fates);
+    if (k == 0 || pays[k - 1] || k % kRenewedEvery == 0) pays[k] = renew(k);
+    unreached = found[k].count.over > 0 ? unreached + 1 : 0;
+    if (unreached == kUnreached) limits.resize(k + 1), found.resize(k + 1);
+  }
+  for (size_t k = limits.size(); k-- > 1;) {
+    descent.start_from(found[k].fates, limits[k - 1]);
+    descent.raise(limits[k - 1]);
+    keep(k - 1);
   }
   std::vector<Chosen> out;
   for (size_t k = 0; k < found.size(); ++k) {
