@@ -2,12 +2,12 @@
 // is from the certified bound (memory/front/bound.h), and whether any technique alone beats it.
 //
 // Each at its own batch size, its largest bucket, with made-up data, on each profile. Budgets are a
-// geometric grid from what the step takes as it was recorded down to the least found. A row has the
-// nodes, the plans on the front, the share of the recorded bytes that the least one takes, gaps
-// over the budgets (median, 90th percentile, largest; parts of the step's time), in how many the
-// pick is faster than every single technique that fits, and the seconds of front and bound
-// (processor time, one thread). Rows that break a promise say so. --singles compiles the techniques
-// alone, which takes long. All times are predicted.
+// geometric grid from what the step takes as it was recorded down to the least found, a thousandth
+// apart at least. A row has the nodes, the plans on the front, the share of the recorded bytes that
+// the least one takes, gaps over the budgets (median, 90th percentile, largest; parts of the step's
+// time), in how many the pick is faster than every single technique that fits, and the seconds of
+// front and bound (processor time, one thread). Rows that break a promise say so. --singles
+// compiles the techniques alone, which takes long. All times are predicted.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -29,6 +29,7 @@ using namespace pal;
 
 constexpr size_t kName = 26;  // columns
 constexpr double kUpToRounding = 1 + 1e-9;
+constexpr double kApart = 0.001;
 constexpr double kOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 
 struct Args {
@@ -94,11 +95,14 @@ void measure(const std::string& name, const std::string& profile, const Args& ar
   const Compiled plain = compile(program, cache, layout, options);
   const int64_t most = plain.plan.device().bytes;
   std::vector<int64_t> budgets;
-  for (int k = args.budgets - 1; k >= 0; --k) {
+  for (int k = 0; k < args.budgets; ++k) {
     const double part = double(k) / std::max(1, args.budgets - 1);
-    budgets.push_back(
-        int64_t(std::ceil(double(most) * std::pow(double(least) / double(most), part))));
+    const double budget = std::ceil(double(most) * std::pow(double(least) / double(most), part));
+    if (budgets.empty() || (1 + kApart) * budget < double(budgets.back())) {
+      budgets.push_back(int64_t(budget));
+    }
   }
+  std::reverse(budgets.begin(), budgets.end());
   start = processor_seconds();
   const std::vector<double> bounds =
       bounds_of(program, layout, options, *options.profile, budgets).ms;

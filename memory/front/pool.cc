@@ -30,8 +30,6 @@ constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 constexpr PlaceEffort kGreedily{.nodes = 0, .slack = 0.001},
     kQuickly{.nodes = 30'000, .slack = 0.001};
 constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
-// What only so few bytes less speak for, and so much more time against, is no choice of anyone's.
-constexpr double kNoBytes = 0.001;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
 
@@ -50,7 +48,6 @@ struct Unplaced {
   int64_t alive = 0;
   double ms = 0;
   std::shared_ptr<const Compiled> passed;
-  bool alone = false;  // a technique, or none
 };
 
 bool faster(const Unplaced& a, const Unplaced& b) {
@@ -106,7 +103,6 @@ class Pool {
 
   Front run() {
     Unplaced none = judged(plain_, "none");
-    none.alone = true;
     foreign_ = none.alive - peak_of(none.passed->storages,
                                     lifetimes_of(none.passed->program, none.passed->storages))
                                 .bytes;
@@ -115,7 +111,7 @@ class Pool {
     if (!may_be_faster(recorded_, cache_, layout_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
-    if (plain_.fuse_recompute) add_alone(fused_alone(plain_), "fused");
+    if (plain_.fuse_recompute) add(fused_alone(plain_), "fused");
     add_chosen(front.floor.bytes);
     place_pool();
     add_deep();
@@ -142,18 +138,10 @@ class Pool {
     out.passed = std::move(passed);
     return out;
   }
-  void add(CompileOptions options, std::string from) {
-    add(judged(std::move(options), std::move(from)));
-  }
-  void add_alone(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
-    Unplaced one = judged(std::move(options), std::move(from), memory);
-    one.alone = true;
-    add(std::move(one));
-  }
   // Nothing is kept of what is beaten already.
-  void add(Unplaced one) {
-    if (is_beaten(one)) one.passed.reset();
-    pool_.push_back(std::move(one));
+  void add(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
+    pool_.push_back(judged(std::move(options), std::move(from), memory));
+    if (is_beaten(pool_.back())) pool_.back().passed.reset();
   }
 
   FrontFloor floor_of(const Compiled& step) const {
@@ -184,26 +172,26 @@ class Pool {
     CompileOptions one = plain_;
     for (const Recompute method : {Recompute::mirror, Recompute::sqrt}) {
       one.recompute = method;
-      add_alone(one, to_string(method), &memory);
+      add(one, to_string(method), &memory);
     }
     one.recompute = Recompute::echo;
     for (const double part : kFrontOverheads) {
       one.recompute_options.overhead = part;
-      add_alone(one, echo_at(part), &memory);
+      add(one, echo_at(part), &memory);
       if (!copies_) continue;
       CompileOptions swapped = one;
       swapped.swap.method = Swap::planned;
-      add_alone(swapped, echo_at(part) + ", swapped", &memory);
+      add(swapped, echo_at(part) + ", swapped", &memory);
     }
     one = plain_;
     one.encode = kBits;
-    add_alone(one, "bits");
+    add(one, "bits");
     if (choices_.lossy) add_rounded();
     if (!copies_) return;
     one = plain_;
     for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
       one.swap.method = method;
-      add_alone(one, "swap " + std::string(name_of(method)));
+      add(one, "swap " + std::string(name_of(method)));
     }
   }
   // Where all that may run again does, what is left is copied.
@@ -289,16 +277,10 @@ class Pool {
     }
   }
 
-  // By some plan of as few bytes as this one has at least; or, where it is no technique that a user
-  // might have asked for, of hardly more.
+  // By some plan of as few bytes as this one has at least.
   bool is_beaten(const Unplaced& one) const {
     return std::any_of(placed_.begin(), placed_.end(), [&](const Placed& other) {
-      const int64_t bytes = other.point.bytes;
-      const double ms = other.point.step_ms;
-      if (bytes <= one.alive && ms <= one.ms) return true;
-      const double less = double(bytes - one.alive);
-      return !one.alone && less <= kNoBytes * double(one.alive - foreign_) &&
-             (1 + kWorthMs) * ms <= one.ms;
+      return other.point.bytes <= one.alive && other.point.step_ms <= one.ms;
     });
   }
 

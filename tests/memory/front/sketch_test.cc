@@ -9,7 +9,12 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 
+#include "autograd/differentiate.h"
+#include "autograd/optimizer.h"
+#include "core/builder.h"
+#include "core/scalars.h"
 #include "memory/front/choose.h"
 #include "memory/front/descent.h"
 #include "memory/passes/fuse_recompute.h"
@@ -17,6 +22,9 @@
 #include "memory/schedule/early_updates.h"
 #include "memory/schedule/schedule.h"
 #include "memory/storages/lifetimes.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/sums/reduce.h"
 #include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
@@ -248,6 +256,35 @@ TEST(Descent, KeepsToALimitThatItReaches) {
     EXPECT_EQ(again.ms, descent.now().ms) << seed;
   }
   EXPECT_GT(reached, int(networks) / 3);
+}
+
+// What one operator makes several times in a step of time has a group for each of these times.
+TEST(Descent, GroupsHoldWhatHasOnePlaceInEachStepOfTime) {
+  constexpr int kSteps = 10;
+  Builder b;
+  const Val scalars = b.input("scalars", scalars_spec());
+  const std::vector<Val> w{b.state("w", {{64, 16}}, Role::weight)};
+  Val h = b.input("x", {{64, 16}});
+  std::map<ValueId, int> place;  // of what a step makes: 0, 1, 2
+  for (int t = 0; t < kSteps; ++t) {
+    const Builder::Within cell(b, "cell", t);
+    for (int k = 0; k < 3; ++k) h = tanh(mul(h, w[0])), place[h.id] = k;
+  }
+  const Val loss = sum_all(h);
+  b.output("loss", loss);
+  apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, w, differentiate(b, loss, w), scalars, {});
+  const Sketched s(b.take());
+  std::map<int, int> members;
+  for (const Descent::Group& group : groups_of(s.sketch, s.view, 6)) {
+    std::set<int> places;
+    for (const auto& [value, k] : place) {
+      const bool is_in = std::count(group.begin(), group.end(), s.view.storage[value]) > 0;
+      if (is_in) places.insert(k), ++members[k];
+    }
+    EXPECT_LE(places.size(), 1u);
+  }
+  EXPECT_EQ(members[0], kSteps);
+  EXPECT_EQ(members[1], kSteps);
 }
 
 // Fewer bytes cost more time, and the same question has the same answer.
