@@ -17,7 +17,8 @@ namespace pal::test {
 namespace {
 
 struct OutputLayer {
-  bool by_row = true, biased = false, added = false, reads_logits = false, reads_weights = false;
+  bool by_row = true, biased = false, added = false, reads_logits = false, reads_weights = false,
+       sums_weights = false;
   int64_t rows = 300, classes = 477, chunks = 1;
 };
 
@@ -42,6 +43,7 @@ Program step(const OutputLayer& layer) {
     total = total ? add_broadcast(total, loss) : loss;
   }
   if (layer.reads_weights) b.output("w16", w);
+  if (layer.sums_weights) b.output("sum", sum_all(w));
   b.output("loss", total);
   if (!layer.biased && !layer.added) wanted.pop_back();
   const std::vector<Val> gradients = differentiate(b, total, wanted);
@@ -85,6 +87,7 @@ TEST(EvenRows, WidenTheLogitsAndTheirGradientsAlone) {
 TEST(EvenRows, StayWhereOthersReadThem) {
   EXPECT_FALSE(even_rows(step({.reads_logits = true})));
   EXPECT_FALSE(even_rows(step({.reads_weights = true})));
+  EXPECT_FALSE(even_rows(step({.sums_weights = true})));
 }
 
 TEST(EvenRows, StayWhereTheyAreEvenOrFew) {
