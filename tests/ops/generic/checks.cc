@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "core/builder.h"
@@ -347,19 +348,21 @@ Problems check_alignment(const Case& c, bool on_rows, int boundary) {
 
 Problems check_purity(const std::vector<Case>& cases) {
   Problems problems;
-  if (cases.empty()) return problems;
-  KernelCache cache(device_of(cases.front(), 2));
-  const EvalOptions options{.threads = 2, .cache = &cache};
-  std::vector<std::vector<Bytes>> base;
-  for (const Case& c : cases) base.push_back(evaluate(c, options, problems));
-  const auto again = [&](const EvalOptions& how, const char* when) {
-    for (size_t k = 0; k < cases.size(); ++k) {
-      compare(cases[k], base[k], evaluate(cases[k], how, problems),
-              "when example " + std::to_string(k) + " runs " + when, problems);
-    }
+  std::map<bool, std::unique_ptr<KernelCache>> caches;  // with cuDNN, and without
+  const auto evaluate_kept = [&](const Case& c) {
+    std::unique_ptr<KernelCache>& cache = caches[c.cudnn];
+    if (!cache) cache = std::make_unique<KernelCache>(device_of(c, 2));
+    return evaluate(c, {.threads = 2, .cache = cache.get()}, problems);
   };
-  again(options, "again behind all");
-  again({.threads = 2}, "prepared afresh");
+  std::vector<std::vector<Bytes>> base;
+  for (const Case& c : cases) base.push_back(evaluate_kept(c));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const Case& c = cases[k];
+    const std::string example = "when example " + std::to_string(k) + " runs ";
+    compare(c, base[k], evaluate_kept(c), example + "again behind all", problems);
+    compare(c, base[k], evaluate(c, {.threads = 2}, problems), example + "prepared afresh",
+            problems);
+  }
   return problems;
 }
 
