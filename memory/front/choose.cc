@@ -39,6 +39,8 @@ constexpr int kRenewedEvery = 2;
 constexpr double kLinkInUse = 0.9;
 // Groups that change together, at most: so many nodes are counted for all of them.
 constexpr size_t kGroupNodes = 2'000'000, kFewestGroups = 100;
+// Between two sizes another, where that costs most time: so many, and of so many nodes in all.
+constexpr size_t kMostBetween = 16, kBetweenNodes = 16'000;
 // Sizes at which a step of so many nodes begins anew; larger ones begin with what was above.
 constexpr size_t kAnewNodes = 4000;
 
@@ -132,6 +134,24 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     descent.start_from(found[k].fates, limits[k - 1]);
     descent.raise(limits[k - 1]);
     keep(k - 1);
+  }
+  const auto rise = [&](size_t k) { return found[k + 1].count.ms - found[k].count.ms; };
+  std::vector<size_t> steep;
+  for (size_t k = 0; k + 1 < limits.size(); ++k) {
+    if (found[k + 1].count.over == 0) steep.push_back(k);
+  }
+  std::stable_sort(steep.begin(), steep.end(),
+                   [&](size_t a, size_t b) { return rise(a) > rise(b); });
+  steep.resize(std::min({steep.size(), kMostBetween, kBetweenNodes / nodes}));
+  for (const size_t k : steep) {
+    const size_t between = limits.size();
+    limits.push_back(int64_t(std::sqrt(double(limits[k]) * double(limits[k + 1]))));
+    found.emplace_back();
+    begin(between, found[k].fates);
+    descent.start_from(found[k + 1].fates, limits[between]);
+    descent.raise(limits[between]);
+    keep(between);
+    if (pays[k] || pays[k + 1]) renew(between);
   }
   std::vector<Chosen> out;
   for (size_t k = 0; k < found.size(); ++k) {
