@@ -350,7 +350,8 @@ class Pool {
 }  // namespace
 
 CompileOptions without_techniques(CompileOptions options) {
-  options.recompute = Recompute::none, options.recompute_options = {};
+  options.recompute = Recompute::none;
+  options.recompute_options = {.bits = options.recompute_options.bits};
   options.encode = {}, options.swap = {.vdnn = options.swap.vdnn};
   options.budget.reset(), options.must_fit = false;
   return options;
