@@ -2,13 +2,12 @@
 // is from the certified bound (memory/front/bound.h), and whether any technique alone beats it.
 //
 // Each at its own batch size, its largest bucket, with made-up data, on each profile. Budgets are a
-// geometric grid from what the step takes as it was recorded down to the least found; where that is
-// a thousandth less at most, what was recorded, as often. A row has the nodes, the plans on the
-// front, the share of the recorded bytes that the least one takes, gaps over the budgets (median,
-// 90th percentile, largest; parts of the step's time), in how many the pick is faster than every
-// single technique that fits, and the seconds of front and bound (processor time, one thread). Rows
-// that break a promise say so. --singles compiles the techniques alone, which takes long. All times
-// are predicted.
+// geometric grid from what the step takes as it was recorded down to the least found. A row has the
+// nodes, the plans on the front, the share of the recorded bytes that the least one takes, gaps
+// over the budgets (median, 90th percentile, largest; parts of the step's time), in how many the
+// pick is faster than every single technique that fits, and the seconds of front and bound
+// (processor time, one thread). Rows that break a promise say so. --singles compiles the techniques
+// alone, which takes long. All times are predicted.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -30,7 +29,6 @@ using namespace pal;
 
 constexpr size_t kName = 26;  // columns
 constexpr double kUpToRounding = 1 + 1e-9;
-constexpr double kNoLess = 0.001;  // what is less by this part only is no less
 constexpr double kOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 
 struct Args {
@@ -92,10 +90,9 @@ void measure(const std::string& name, const std::string& profile, const Args& ar
   double start = processor_seconds();
   const Front front = make_front(program, cache, layout, options);
   const double front_seconds = processor_seconds() - start;
+  const int64_t least = front.points.front().bytes;
   const Compiled plain = compile(program, cache, layout, options);
   const int64_t most = plain.plan.device().bytes;
-  int64_t least = front.points.front().bytes;
-  if (double(most) < (1 + kNoLess) * double(least)) least = most;
   std::vector<int64_t> budgets;
   for (int k = args.budgets - 1; k >= 0; --k) {
     const double part = double(k) / std::max(1, args.budgets - 1);

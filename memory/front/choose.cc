@@ -1,4 +1,4 @@
-// A walk down the grid, and one up.
+// A walk down the grid, one up, and what lies between.
 #include "memory/front/choose.h"
 
 #include <algorithm>
@@ -72,9 +72,89 @@ RecomputeOptions nothing_heavy(RecomputeOptions options) {
   return options;
 }
 
-struct Found {
-  Fates fates;
-  Sketch::Count count;
+// What is found for sizes, each from what was found for others.
+class Sizes {
+ public:
+  struct Size {
+    int64_t limit = 0;
+    Fates fates = {};
+    Sketch::Count count = {};
+    bool pays = false;  // to renew
+  };
+  Sizes(Fates nothing, Descent& descent, size_t nodes)
+      : nothing_(std::move(nothing)), descent_(descent), nodes_(nodes) {}
+
+  const std::vector<Size>& all() const { return sizes_; }
+
+  void down(const std::vector<int64_t>& limits) {
+    size_t unreached = 0;
+    for (const int64_t limit : limits) {
+      const size_t k = sizes_.size();
+      sizes_.push_back({.limit = limit});
+      if (k == 0 || nodes_ <= kAnewNodes) lower(k, nothing_);
+      if (k > 0) lower(k, sizes_[k - 1].fates);
+      if (k == 0 || sizes_[k - 1].pays || k % kRenewedEvery == 0) renew(k);
+      unreached = sizes_[k].count.over > 0 ? unreached + 1 : 0;
+      if (unreached == kUnreached) return;
+    }
+  }
+  void up() {
+    for (size_t k = sizes_.size(); k-- > 1;) raise(k - 1, sizes_[k].fates);
+  }
+  // Where the next size costs most time beside this one.
+  void between() {
+    std::vector<size_t> steep;
+    for (size_t k = 0; k + 1 < sizes_.size(); ++k) {
+      if (sizes_[k + 1].count.over == 0) steep.push_back(k);
+    }
+    const auto rise = [&](size_t k) { return sizes_[k + 1].count.ms - sizes_[k].count.ms; };
+    std::stable_sort(steep.begin(), steep.end(),
+                     [&](size_t a, size_t b) { return rise(a) > rise(b); });
+    steep.resize(std::min({steep.size(), kMostBetween, kBetweenNodes / nodes_}));
+    for (const size_t above : steep) {
+      const size_t k = sizes_.size(), below = above + 1;
+      const double limit = std::sqrt(double(sizes_[above].limit) * double(sizes_[below].limit));
+      sizes_.push_back({.limit = int64_t(limit)});
+      lower(k, sizes_[above].fates);
+      raise(k, sizes_[below].fates);
+      if (sizes_[above].pays || sizes_[below].pays) renew(k);
+    }
+  }
+
+ private:
+  void keep(Size& size) {
+    if (!size.fates.empty() && !is_better(descent_.now(), size.count)) return;
+    size.fates = descent_.fates(), size.count = descent_.now();
+  }
+  void lower(size_t k, const Fates& from) {
+    Size& size = sizes_[k];
+    descent_.start_from(from, size.limit);
+    descent_.lower(size.limit), descent_.raise(size.limit);
+    keep(size);
+  }
+  void raise(size_t k, const Fates& from) {
+    Size& size = sizes_[k];
+    descent_.start_from(from, size.limit);
+    descent_.raise(size.limit);
+    keep(size);
+  }
+  void renew(size_t k) {
+    Size& size = sizes_[k];
+    const Sketch::Count before = size.count;
+    descent_.start_from(size.fates, size.limit);
+    for (size_t i = 0; i < std::size(kRenewed); ++i) {
+      descent_.renew(size.limit, kRenewed[i], kRenewedNodes / int64_t(nodes_));
+      const Sketch::Count& after = descent_.now();
+      size.pays |= after.over < before.over || after.ms < (1 - kWorthRenewing) * before.ms;
+      if (i + 1 >= kRenewedFirst && !size.pays && after.over == 0) break;
+    }
+    keep(size);
+  }
+
+  const Fates nothing_;
+  Descent& descent_;
+  const size_t nodes_;
+  std::vector<Size> sizes_;
 };
 
 }  // namespace
@@ -91,77 +171,23 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   if (sketch.open().empty()) return {};
   const size_t nodes = step.nodes.size();
   Descent descent(sketch, groups_of(sketch, view, std::max(kFewestGroups, kGroupNodes / nodes)));
-  const Fates nothing = sketch.nothing();
-  const int64_t most = sketch.count(nothing, std::numeric_limits<int64_t>::max()).bytes;
+  const int64_t most = sketch.count(sketch.nothing(), std::numeric_limits<int64_t>::max()).bytes;
   sketch.let_leave(least_worth_copying(most));
   std::vector<int64_t> limits;
   for (int k = 1; k <= kFrontLimits && floor < most; ++k) {
     const double part = std::pow(double(floor) / double(most), double(k) / kFrontLimits);
     limits.push_back(int64_t(double(most) * part));
   }
-  std::vector<Found> found(limits.size());
-  std::vector<char> pays(limits.size(), 0);
-  const auto keep = [&](size_t k) {
-    if (!found[k].fates.empty() && !is_better(descent.now(), found[k].count)) return;
-    found[k] = {descent.fates(), descent.now()};
-  };
-  const auto begin = [&](size_t k, const Fates& fates) {
-    descent.start_from(fates, limits[k]);
-    descent.lower(limits[k]), descent.raise(limits[k]);
-    keep(k);
-  };
-  const auto renew = [&](size_t k) {
-    const Sketch::Count before = found[k].count;
-    descent.start_from(found[k].fates, limits[k]);
-    bool paid = false;
-    for (size_t i = 0; i < std::size(kRenewed); ++i) {
-      descent.renew(limits[k], kRenewed[i], kRenewedNodes / int64_t(nodes));
-      const Sketch::Count& after = descent.now();
-      paid |= after.over < before.over || after.ms < (1 - kWorthRenewing) * before.ms;
-      if (i + 1 >= kRenewedFirst && !paid && after.over == 0) break;
-    }
-    keep(k);
-    return paid;
-  };
-  for (size_t k = 0, unreached = 0; k < limits.size(); ++k) {
-    if (k == 0 || nodes <= kAnewNodes) begin(k, nothing);
-    if (k > 0) begin(k, found[k - 1].fates);
-    if (k == 0 || pays[k - 1] || k % kRenewedEvery == 0) pays[k] = renew(k);
-    unreached = found[k].count.over > 0 ? unreached + 1 : 0;
-    if (unreached == kUnreached) limits.resize(k + 1), found.resize(k + 1);
-  }
-  for (size_t k = limits.size(); k-- > 1;) {
-    descent.start_from(found[k].fates, limits[k - 1]);
-    descent.raise(limits[k - 1]);
-    keep(k - 1);
-  }
-  const auto rise = [&](size_t k) { return found[k + 1].count.ms - found[k].count.ms; };
-  std::vector<size_t> steep;
-  for (size_t k = 0; k + 1 < limits.size(); ++k) {
-    if (found[k + 1].count.over == 0) steep.push_back(k);
-  }
-  std::stable_sort(steep.begin(), steep.end(),
-                   [&](size_t a, size_t b) { return rise(a) > rise(b); });
-  steep.resize(std::min({steep.size(), kMostBetween, kBetweenNodes / nodes}));
-  for (const size_t k : steep) {
-    const size_t between = limits.size();
-    limits.push_back(int64_t(std::sqrt(double(limits[k]) * double(limits[k + 1]))));
-    found.emplace_back();
-    begin(between, found[k].fates);
-    descent.start_from(found[k + 1].fates, limits[between]);
-    descent.raise(limits[between]);
-    keep(between);
-    if (pays[k] || pays[k + 1]) renew(between);
-  }
+  Sizes sizes(sketch.nothing(), descent, nodes);
+  sizes.down(limits), sizes.up(), sizes.between();
   std::vector<Chosen> out;
-  for (size_t k = 0; k < found.size(); ++k) {
-    const Sketch::Count& count = found[k].count;
-    if (count.bytes >= most) continue;
-    const Choice choice = sketch.choice_of(found[k].fates);
-    Chosen chosen{.limit = std::max(limits[k], count.bytes),
-                  .bytes = count.bytes,
-                  .added_ms = count.ms,
-                  .away = sketch.away_of(found[k].fates)};
+  for (const Sizes::Size& size : sizes.all()) {
+    if (size.count.bytes >= most) continue;
+    Chosen chosen{.limit = std::max(size.limit, size.count.bytes),
+                  .bytes = size.count.bytes,
+                  .added_ms = size.count.ms,
+                  .away = sketch.away_of(size.fates)};
+    const Choice choice = sketch.choice_of(size.fates);
     for (ValueId v : choice.ids()) {
       if (choice[v]) chosen.again.push_back(v);
     }

@@ -3,8 +3,8 @@
 //
 // A size begins with nothing chosen, and with what the size above ended with; the better one is
 // renewed, where that paid at the sizes before. Then the other way: what a size below ended with,
-// less what need not be, may be better. And both once more. How often is counted depends on the
-// size of the step, not on a clock.
+// less what need not be, may be better. Between two sizes far apart in time another is tried, from
+// both. How often is counted depends on the size of the step, not on a clock.
 #pragma once
 #include <cstdint>
 #include <vector>

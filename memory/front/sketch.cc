@@ -219,7 +219,7 @@ void Sketch::share_anew() {
   for (const NodeId n : sharing_) {
     shares_anew_[n] = 0;
     const int32_t at = t_.position[n];
-    if (t_.shares[size_t(n)]) {
+    if (t_.shares[n]) {
       sums_.share(at, shared_at(n, place_of_node(at), !t_.is_forward[n]));
     }
     const NodeId before = run_[n].before;

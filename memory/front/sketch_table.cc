@@ -50,10 +50,11 @@ SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
 // of which operands.
 void SketchTable::list_nodes(const Storages& storages, bool inplace) {
   const size_t each = p.nodes.size(), count = storages.list.size();
-  std::vector<std::vector<ValueId>> reads(each), makes(each);
-  std::vector<std::vector<NodeId>> of_map(p.values.size()), of_storage(count), in_pair(count);
-  std::vector<std::vector<Made>> makers(count);
-  std::vector<std::vector<Pair>> all_pairs(each);
+  ByNode<std::vector<ValueId>> reads(each), makes(each);
+  ByValue<std::vector<NodeId>> of_map(p.values.size());
+  ByStorage<std::vector<NodeId>> of_storage(count), in_pair(count);
+  ByStorage<std::vector<Made>> makers(count);
+  ByNode<std::vector<Pair>> all_pairs(each);
   shares.assign(each, 0);
   const auto whole = [&](ValueId v) {
     return p.value(v).spec.bytes() == storages[storages.of[v]].bytes;
@@ -64,12 +65,12 @@ void SketchTable::list_nodes(const Storages& storages, bool inplace) {
     if (is_forward[n]) {
       for (ValueId v : present(node.in)) {
         if (view.pinned[v]) continue;
-        reads[size_t(n)].push_back(v), of_map[size_t(v)].push_back(n);
-        of_storage[size_t(view.storage[v])].push_back(n);
+        reads[n].push_back(v), of_map[v].push_back(n);
+        of_storage[view.storage[v]].push_back(n);
       }
       for (ValueId v : present(node.out)) {
         if (view.pinned[v]) continue;
-        makes[size_t(n)].push_back(v), makers[size_t(view.storage[v])].push_back({n, v});
+        makes[n].push_back(v), makers[view.storage[v]].push_back({n, v});
       }
     }
     if (!inplace || node.op->writes_state || node.op->shares.empty()) continue;
@@ -83,10 +84,10 @@ void SketchTable::list_nodes(const Storages& storages, bool inplace) {
       if (to == from || storages[to].bytes != storages[from].bytes) continue;
       if (!storages[from].is_transient() || storages[from].output) continue;
       if (!storages[to].is_transient()) continue;
-      all_pairs[size_t(n)].push_back({to, from});
+      all_pairs[n].push_back({to, from});
       for (const StorageId s : {to, from}) {
         if (!is_map[s]) continue;
-        shares[size_t(n)] = 1, in_pair[size_t(s)].push_back(n);
+        shares[n] = 1, in_pair[s].push_back(n);
       }
     }
   }
@@ -199,7 +200,7 @@ void SketchTable::list_fixed() {
   }
   for (size_t i = 0; i < order.size(); ++i) {
     const NodeId n = order[i];
-    if (shares[size_t(n)]) continue;  // depends on the choice
+    if (shares[n]) continue;  // depends on the choice
     StorageId taken = kNone, given = kNone;
     const Place here = place_of_node(int32_t(i));
     for (const Pair& pair : pairs[n]) {
@@ -213,7 +214,7 @@ void SketchTable::list_fixed() {
 }
 
 void SketchTable::list_fused(const std::vector<FusedClones>& found) {
-  std::vector<std::vector<OfFused>> parts(p.nodes.size());
+  ByNode<std::vector<OfFused>> parts(p.nodes.size());
   for (const FusedClones& one : found) {
     const auto among = [](const std::vector<NodeId>& list, NodeId n) {
       return std::find(list.begin(), list.end(), n) != list.end();
@@ -230,8 +231,8 @@ void SketchTable::list_fused(const std::vector<FusedClones>& found) {
     }
     if (!possible) continue;
     const auto number = int32_t(fused.size());
-    for (const NodeId n : whole.run) parts[size_t(n)].push_back({number, true});
-    for (const NodeId n : whole.stay) parts[size_t(n)].push_back({number, false});
+    for (const NodeId n : whole.run) parts[n].push_back({number, true});
+    for (const NodeId n : whole.stay) parts[n].push_back({number, false});
     fused.push_back(std::move(whole));
   }
   fused_of = Lists(parts);

@@ -3,10 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "core/lists.h"
 #include "memory/front/fused_clones.h"
 #include "memory/price/predict.h"
 #include "memory/recompute/step_view.h"
@@ -31,26 +31,6 @@ struct PlaceSpan {  // closed; empty where it ends before it begins
   bool is_empty() const { return end < begin; }
   void touch(Place place) { begin = std::min(begin, place), end = std::max(end, place); }
   bool operator==(const PlaceSpan&) const = default;
-};
-
-// Items by number, in one table.
-template <class T> class Lists {
- public:
-  Lists() = default;
-  explicit Lists(const std::vector<std::vector<T>>& lists) {
-    for (const std::vector<T>& list : lists) {
-      begin_.push_back(items_.size());
-      items_.insert(items_.end(), list.begin(), list.end());
-    }
-    begin_.push_back(items_.size());
-  }
-  std::span<const T> operator[](int32_t i) const {
-    return {items_.data() + begin_[size_t(i)], begin_[size_t(i) + 1] - begin_[size_t(i)]};
-  }
-
- private:
-  std::vector<size_t> begin_;
-  std::vector<T> items_;
 };
 
 // Times are in ticks of a picosecond: sums of whole numbers do not depend on their order.
@@ -97,15 +77,15 @@ struct SketchTable {
   ByNode<char> is_forward;
 
   // Maps: values that are neither pinned nor anything but the forward phase's.
-  Lists<ValueId> in, out;    // by forward node
-  Lists<NodeId> readers;     // by map: forward nodes
-  Lists<NodeId> read_by;     // by storage: forward nodes that read some of its maps
-  Lists<Made> made_by;       // by storage
-  Lists<Pair> pairs;         // by node
-  Lists<NodeId> shared_by;   // by map's storage: nodes with a pair that it is in
-  std::vector<char> shares;  // by node: some pair of it is of a map's storage
+  Lists<NodeId, ValueId> in, out;      // by forward node
+  Lists<ValueId, NodeId> readers;      // by map: forward nodes
+  Lists<StorageId, NodeId> read_by;    // by storage: forward nodes that read some of its maps
+  Lists<StorageId, Made> made_by;      // by storage
+  Lists<NodeId, Pair> pairs;           // by node
+  Lists<StorageId, NodeId> shared_by;  // by map's storage: nodes with a pair that it is in
+  ByNode<char> shares;                 // some pair of it is of a map's storage
   std::vector<Fused> fused;
-  Lists<OfFused> fused_of;  // by node
+  Lists<NodeId, OfFused> fused_of;  // by node
 
   std::vector<StorageId> open;  // those that there is a choice for
   ByStorage<char> is_map, is_open;

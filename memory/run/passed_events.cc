@@ -43,7 +43,7 @@ void PassedEvents::pass(int64_t moment) {
 }
 
 void PassedEvents::end_step() {
-  pass(Passed::kEnd);
+  pass(PassedMoment::kEnd);
   accelerator_->record(now().end, kComputeQueue);
   ended_ = begun_;
 }

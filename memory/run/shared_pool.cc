@@ -145,11 +145,11 @@ int64_t SharedPool::resident() const {
 }
 
 // The job's compute queue goes on when the device has done what the others have passed.
-void SharedPool::wait_on_device(JobId job, const std::vector<Passed>& others) {
+void SharedPool::wait_on_device(JobId job, const std::vector<PassedMoment>& others) {
   Member& m = at(job);
   m.behind.resize(use_.jobs.size());
-  for (const Passed& other : others) {
-    Passed& behind = m.behind[size_t(other.job)];
+  for (const PassedMoment& other : others) {
+    PassedMoment& behind = m.behind[size_t(other.job)];
     if (std::tie(other.step, other.moment) <= std::tie(behind.step, behind.moment)) continue;
     behind = other;
     const Member& o = at(use_.jobs[size_t(other.job)]);

@@ -148,9 +148,9 @@ class SharedPool {
     // On an accelerator, until it leaves.
     std::shared_ptr<Accelerator> queues;
     std::unique_ptr<PassedEvents> events;
-    double shifted_ms = 0;       // by Zico's scheduler, since the gate was made
-    int64_t seen = 0;            // the barrier that its queue has waited at
-    std::vector<Passed> behind;  // what of each of the way's jobs it has waited for
+    double shifted_ms = 0;             // by Zico's scheduler, since the gate was made
+    int64_t seen = 0;                  // the barrier that its queue has waited at
+    std::vector<PassedMoment> behind;  // what of each of the way's jobs it has waited for
   };
   // Jobs that go by one rule in a part of the pool.
   struct Group {
@@ -179,7 +179,7 @@ class SharedPool {
   std::unique_ptr<PoolGate> gate_for(Group& group);
   void commit(int64_t bytes, int64_t addresses);
   void wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock);
-  void wait_on_device(JobId job, const std::vector<Passed>& others);
+  void wait_on_device(JobId job, const std::vector<PassedMoment>& others);
   void wait_at_barrier(JobId job);
   bool follows_device() const { return use_.way.kind == CorunWay::Kind::zico; }
   void look_at_clock() {
@@ -208,7 +208,7 @@ class SharedPool {
   std::deque<JobId> alone_;         // who runs alone, or waits for it
   // Counts the moments behind which whoever begins a step comes behind all steps before them.
   int64_t barrier_ = 0;
-  std::vector<Passed> others_;  // of the job that asks
+  std::vector<PassedMoment> others_;  // of the job that asks
   // Turns of some length: whose it is, and until when.
   JobId holder_ = -1;
   bool holder_stepped_ = false;  // it has begun a step of its turn

@@ -108,7 +108,7 @@ class CircleGate final : public PoolGate {
     return true;
   }
   void passed(JobId job, int64_t moment) override { at(job).now.moment = moment; }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+  void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const override {
     const Job& j = jobs_[size_t(job)];
     const int64_t period = j.now.step / j.steps;
     for (const CircleWait& wait : waits_[size_t(job)][on_circle(job)]) {
@@ -117,7 +117,7 @@ class CircleGate final : public PoolGate {
       const int64_t step = period * other.steps + wait.other_step;
       // What a job has begun before it left is still to be waited for.
       if (other.now.step <= step && other.left) {
-        if (other.now.step > 0) out.push_back({wait.other, other.now.step - 1, Passed::kEnd});
+        if (other.now.step > 0) out.push_back({wait.other, other.now.step - 1, PassedMoment::kEnd});
       } else if (step >= 0) {
         out.push_back({wait.other, step, wait.other_moment});
       }
@@ -158,7 +158,7 @@ class OpenGate final : public PoolGate {
   bool may_pass(JobId, int64_t) override { return true; }
   void passed(JobId, int64_t) override {}
   void leave(JobId) override {}
-  void after(JobId, int64_t, std::vector<Passed>&) const override {}
+  void after(JobId, int64_t, std::vector<PassedMoment>&) const override {}
   std::vector<int64_t> stops(JobId) const override { return {}; }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<OpenGate>(*this); }
 
@@ -175,7 +175,7 @@ class TurnGate final : public PoolGate {
   const std::vector<int64_t>& reports(JobId) const override { return none_; }
   bool may_pass(JobId job, int64_t) override { return queue_.front() == job; }
   void passed(JobId, int64_t) override {}
-  void after(JobId, int64_t, std::vector<Passed>&) const override {}
+  void after(JobId, int64_t, std::vector<PassedMoment>&) const override {}
   std::vector<int64_t> stops(JobId) const override { return {}; }
   void leave(JobId job) override { end_step(job); }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TurnGate>(*this); }
@@ -187,7 +187,7 @@ class TurnGate final : public PoolGate {
 
 }  // namespace
 
-void PoolGate::after(JobId, int64_t, std::vector<Passed>&) const {
+void PoolGate::after(JobId, int64_t, std::vector<PassedMoment>&) const {
   throw ProgramError("[share] this gate is for simulation: it does not say who let a job pass");
 }
 

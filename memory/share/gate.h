@@ -18,7 +18,7 @@ namespace pal {
 using JobId = int32_t;
 
 // A moment of a job's step that has been passed, counted from the job's first step under a gate.
-struct Passed {
+struct PassedMoment {
   static constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // of the step
   JobId job = 0;
   int64_t step = -1, moment = kEnd;  // none: before the first
@@ -40,7 +40,7 @@ class PoolGate {
   // when they have queued it. Adds whose passing let the job pass the moment, right after may_pass
   // was true: there the device is to wait for them. At most one moment of each other job.
   // ProgramError where the gate is for simulation alone.
-  virtual void after(JobId job, int64_t moment, std::vector<Passed>& out) const;
+  virtual void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const;
   // Where a job waits for time to pass, too: how many milliseconds until it may ask again with
   // another answer, though nobody passes anything. Infinite: it need not.
   virtual double again_ms(JobId) const { return std::numeric_limits<double>::infinity(); }

@@ -33,7 +33,7 @@ class GroupedGate final : public PoolGate {
   }
   bool may_pass(JobId job, int64_t moment) override { return gate(job).may_pass(id(job), moment); }
   void passed(JobId job, int64_t moment) override { gate(job).passed(id(job), moment); }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+  void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const override {
     const size_t from = out.size();
     gate(job).after(id(job), moment, out);
     const auto& jobs = jobs_[size_t(places_[size_t(job)].group)];

@@ -172,24 +172,24 @@ class ProgramsGate final : public PoolGate {
     return true;
   }
   void passed(JobId job, int64_t moment) override { at(job).moment = moment; }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+  void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const override {
     for (const ProgramWait& wait : waits_of_step(job)) {
       if (wait.moment != moment) continue;
       const Job& other = at(wait.other);
       const int64_t step = step_of(job, wait);
       // What a job has begun before it left is still to be waited for.
       if (other.left && other.step <= step) {
-        if (other.step > 0) out.push_back({wait.other, other.step - 1, Passed::kEnd});
+        if (other.step > 0) out.push_back({wait.other, other.step - 1, PassedMoment::kEnd});
         continue;
       }
       // Of steps that are long over nobody knows which program they ran, nor needs to.
       const bool is_known = step >= 0 && other.step - step < int64_t(kKept);
       const int64_t of =
-          is_known ? wait.other_moment[other.ran[size_t(step) % kKept]] : Passed::kEnd;
+          is_known ? wait.other_moment[other.ran[size_t(step) % kKept]] : PassedMoment::kEnd;
       if (step >= 0 && of >= 0) {
         out.push_back({wait.other, step, of});
       } else if (step > 0) {
-        out.push_back({wait.other, step - 1, Passed::kEnd});
+        out.push_back({wait.other, step - 1, PassedMoment::kEnd});
       }
     }
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kNotYet = std::numeric_limits<int64_t>::max();
 
-bool comes_before(const Passed& a, const Passed& b) {  // of one job
+bool comes_before(const PassedMoment& a, const PassedMoment& b) {  // of one job
   return std::tie(a.step, a.moment) < std::tie(b.step, b.moment);
 }
 
@@ -53,14 +53,14 @@ class TicketGate final : public PoolGate {
                        [&](int32_t r) { return may_take(job, r); });
   }
   void passed(JobId job, int64_t moment) override { at(job).now = moment; }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+  void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const override {
     const auto& uses = step_of(job).uses;
     const auto use = std::lower_bound(uses.begin(), uses.end(), moment,
                                       [](const RegionUse& u, int64_t m) { return u.moment < m; });
     if (use == uses.end() || use->moment != moment) return;
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (JobId(i) == job) continue;
-      Passed latest{JobId(i), -1, -1};
+      PassedMoment latest{JobId(i), -1, -1};
       for (const int32_t r : use->takes)
         latest = std::max(latest, given(JobId(i), r), comes_before);
       if (latest.step >= 0) out.push_back(latest);
@@ -91,7 +91,7 @@ class TicketGate final : public PoolGate {
 
   // When a job last gave a region back, as far as its last two steps can tell: no later than that
   // where it was earlier. Negative: never.
-  Passed given(JobId job, int32_t region) const {
+  PassedMoment given(JobId job, int32_t region) const {
     const Job& j = jobs_[size_t(job)];
     if (j.steps == 0) return {job, -1, -1};
     const int64_t last = step_of(job).last[size_t(region)];
@@ -99,7 +99,7 @@ class TicketGate final : public PoolGate {
     if (j.steps == 1) return {job, -1, -1};
     const int64_t before = (*steps_)[size_t(job)][j.program_before].last[size_t(region)];
     if (before >= 0) return {job, j.steps - 2, before};
-    return {job, j.steps - 3, Passed::kEnd};
+    return {job, j.steps - 3, PassedMoment::kEnd};
   }
 
   // Moments are met in order.

@@ -105,7 +105,7 @@ class Gate final : public ZicoGate {
     held_ -= int64_t(use->gives.size()) * j.bytes, j.held -= int64_t(use->gives.size());
     for (int32_t r : use->gives) see(j, j.seen_given, j.now().given, r);
   }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+  void after(JobId job, int64_t moment, std::vector<PassedMoment>& out) const override {
     if (!places_.gate) return ZicoGate::after(job, moment, out);
     places_.gate->after(job, moment, out);
   }

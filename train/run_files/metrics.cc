@@ -76,9 +76,9 @@ MetricsWriter MetricsWriter::create(const fs::path& file) {
   return MetricsWriter({file, AppendFile::Begin::anew});
 }
 
-KeptRows rows_until(std::istream& in, int64_t step, const std::string& name,
-                    const std::function<void(const std::string& line)>& keep) {
-  KeptRows kept;
+RowsUntil rows_until(std::istream& in, int64_t step, const std::string& name,
+                     const std::function<void(const std::string& line)>& keep) {
+  RowsUntil kept;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -110,7 +110,7 @@ MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
     out.write(block.data(), block.size());
     block.clear();
   };
-  const KeptRows kept = rows_until(in, step, file.string(), [&](const std::string& line) {
+  const RowsUntil kept = rows_until(in, step, file.string(), [&](const std::string& line) {
     block += line;
     write(kRowsBlock);
   });

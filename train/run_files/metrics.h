@@ -79,13 +79,13 @@ struct EndRow {
 // What a run that goes on after update `step` has to know of the rows that it keeps, each of which
 // goes to `keep` as it is read, with its line break. A line in the middle that is no row is a
 // UsageError that names the file.
-struct KeptRows {
+struct RowsUntil {
   std::vector<std::string> plans;  // their plan rows, without their times
   bool was_done = false;           // the end row of a run that was done at that step was there
   std::string last_valid;          // the row of a validation at that step
 };
-KeptRows rows_until(std::istream& in, int64_t step, const std::string& name,
-                    const std::function<void(const std::string& line)>& keep);
+RowsUntil rows_until(std::istream& in, int64_t step, const std::string& name,
+                     const std::function<void(const std::string& line)>& keep);
 
 // Appends rows, each flushed as it is written. NaN and infinity become null. A failed write (full
 // disk) throws Error with kExitFailed that names the file.

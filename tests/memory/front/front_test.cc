@@ -179,6 +179,29 @@ TEST(Front, StateOfOthersIsBesideAllPlans) {
   }
 }
 
+// But for the technique of that name.
+TEST(Front, KeepsNoBitsWhereNoneAreWanted) {
+  KernelCache cache{Device{}};
+  int with = 0, without = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const Program step = random_network(seed, {.layers = 12, .batch = 64, .width = 32});
+    const StateLayout layout(step);
+    CompileOptions options = on_card(0);
+    for (const FrontPoint& point : make_front(step, cache, layout, options).points) {
+      with += point.encoded > 0;
+    }
+    options.recompute_options.bits = false;
+    for (const FrontPoint& point : make_front(step, cache, layout, options).points) {
+      if (point.from != "bits") {
+        EXPECT_EQ(point.encoded, 0) << seed << " " << point.from;
+      }
+      ++without;
+    }
+  }
+  EXPECT_GT(with, 0);
+  EXPECT_GT(without, 8);
+}
+
 // What is asked of recomputation and of a budget does not change the front.
 TEST(Front, DependsOnNoBudget) {
   KernelCache cache{Device{}};

@@ -307,6 +307,26 @@ TEST(Choose, PlansAscendInTime) {
   }
 }
 
+// Beside the grid's sizes, and where these are far apart.
+TEST(Choose, TriesSizesBetweenThoseOfTheGrid) {
+  constexpr int kGrid = 32;
+  int between = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Sketched s(random_network(seed, {.layers = 24, .batch = 16, .width = 32}));
+    const auto most = double(s.sketch.count(s.sketch.nothing(), kNoLimit).bytes);
+    const auto floor = int64_t(most / 4);
+    for (const Chosen& plan : choose_plans(s.step, {}, s.card, floor)) {
+      const double at =
+          kGrid * std::log(double(plan.limit) / most) / std::log(double(floor) / most);
+      if (plan.limit == plan.bytes) continue;  // as low as it comes
+      const double off = std::abs(at - std::round(at));
+      EXPECT_TRUE(off < 0.1 || off > 0.4) << at;
+      between += off > 0.4;
+    }
+  }
+  EXPECT_GT(between, 0);
+}
+
 TEST(Choose, NothingWhereThereIsNoChoice) {
   Builder b;
   Val x = b.input("x", {Shape{1024}});

@@ -237,7 +237,7 @@ TEST(EncodeSparse, RoundedValuesAreTheSameOnes) {
 // A plan that rounds, made before any density is known and after: also where it recomputes.
 TEST(EncodeSparseProperty, WhatIsRoundedDependsNeitherOnDensitiesNorOnCounting) {
   int recomputed = 0, sparse = 0;
-  const uint64_t asked = uint64_t(networks_asked(2));
+  const uint64_t asked = uint64_t(networks_asked(6));
   std::vector<uint64_t> seeds{11, 15, 54};  // the counters' bytes once tipped these
   for (uint64_t seed = 0; seed < asked; ++seed) seeds.push_back(seed);
   for (const uint64_t seed : seeds) {

@@ -13,7 +13,7 @@ namespace {
 
 TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
   int fused = 0, epilogues = 0, encoded = 0, smaller = 0;
-  for (uint64_t seed = 0; seed < networks_asked(24); ++seed) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
     // Wide ones have products that are compute-heavy.
     const bool wide = seed % 3 == 0;
     const Program step = random_network(
@@ -146,7 +146,7 @@ std::vector<int64_t> bytes_for_time(const Program& step, KernelCache& cache,
 TEST(RecomputeProperty, MoreTimeNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
   KernelCache cache{Device{}};
   int smaller = 0, met = 0;
-  for (uint64_t seed = 0; seed < networks_asked(40); ++seed) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     const bool wide = seed % 3 == 0;
     const Program step = random_network(
         seed, {.layers = 4 + int(seed % 23), .batch = wide ? 48 : 3, .width = wide ? 80 : 6});
@@ -169,8 +169,8 @@ TEST(RecomputeProperty, MoreTimeNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
       met += bytes[1] > budget;
     }
   }
-  EXPECT_GT(smaller, 6);
-  EXPECT_GT(met, 8);
+  EXPECT_GT(smaller, 15);
+  EXPECT_GT(met, 20);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "memory/share/pairs_plan.h"
 #include "tests/memory/run/pool_jobs.h"
-#include "tests/support/random_network.h"
 
 namespace pal::test {
 namespace {
@@ -92,7 +91,7 @@ CorunWay pairs_in_turns(const PooledJobs& jobs) {
 // a program that is taller than the part, which runs alone.
 TEST(SharedPool, PairsHaveAPartEachAndLeaveTheBits) {
   std::set<CorunWay::Kind> kinds;
-  for (uint64_t seed = 0; seed < networks_asked(4); ++seed) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
     PooledJobs jobs, taller;
     for (uint64_t j = 0; j < 3 + seed % 2; ++j) {
       const int64_t n = 500 + 50 * int64_t(seed + j);

@@ -101,7 +101,7 @@ TEST(GroupedGate, WhoLetAJobPassIsSaidByItsOwnNumber) {
   EXPECT_FALSE(gate->may_pass(0, 0));
   gate->passed(2, 3);
   EXPECT_TRUE(gate->may_pass(0, 0));
-  std::vector<Passed> after{{1, 0, 0}};
+  std::vector<PassedMoment> after{{1, 0, 0}};
   gate->after(0, 0, after);
   ASSERT_EQ(after.size(), 2u);
   EXPECT_EQ(after[0].job, 1) << "what was there stays";

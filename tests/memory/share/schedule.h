@@ -25,7 +25,7 @@ class LateDevice {
     for (Job& job : jobs_) job.behind.assign(jobs, {-1, -1});
   }
   void begin_step(JobId id) { ++at(id).step; }
-  void wait(JobId id, const Passed& other) {
+  void wait(JobId id, const PassedMoment& other) {
     auto& behind = at(id).behind[size_t(other.job)];
     behind = std::max(behind, {other.step, other.moment});
   }
@@ -99,9 +99,9 @@ class Schedule {
     if (job.ask < asks.size() && asks[job.ask] == job.moment) {
       if (!gate_.may_pass(id, job.moment)) return false;
       ++job.ask;
-      std::vector<Passed> others;
+      std::vector<PassedMoment> others;
       if (is_late_) gate_.after(id, job.moment, others);
-      for (const Passed& other : others) {
+      for (const PassedMoment& other : others) {
         // Only what was passed can be waited for; of who has left, only what it had passed.
         if (std::pair(other.step, other.moment) >= next(other.job)) {
           if (!has_left(other.job)) wrong_ = "a moment is waited for that was not passed";

@@ -316,11 +316,11 @@ Problems check_threads(const Case& c) {
   return problems;
 }
 
-Problems check_alignment(const Case& c, bool on_rows, int boundary) {
+Problems check_alignment(const Case& c, bool on_rows) {
   Problems problems;
   KernelCache cache(device_of(c, 2));
   auto base = evaluate(c, {.threads = 2, .cache = &cache}, problems);
-  for (int offset = 4; offset < boundary; offset += 4) {
+  for (int offset = 4; offset <= 60; offset += 4) {
     for (int stride : {0, 20}) {  // all alike, and each operand elsewhere
       if (stride && offset % 16 != 4) continue;
       compare(c, base,
@@ -355,7 +355,11 @@ Problems check_purity(const std::vector<Case>& cases) {
     return evaluate(c, {.threads = 2, .cache = cache.get()}, problems);
   };
   std::vector<std::vector<Bytes>> base;
-  for (const Case& c : cases) base.push_back(evaluate_kept(c));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    base.push_back(evaluate_kept(cases[k]));
+    compare(cases[k], base[k], evaluate_kept(cases[k]),
+            "when example " + std::to_string(k) + " runs twice", problems);
+  }
   for (size_t k = 0; k < cases.size(); ++k) {
     const Case& c = cases[k];
     const std::string example = "when example " + std::to_string(k) + " runs ";

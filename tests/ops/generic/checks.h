@@ -56,10 +56,9 @@ Problems check_shape_only(const Case& c);
 Problems check_zeros(const std::vector<Case>& cases);
 // The same bits with 1, 2 and 3 threads.
 Problems check_threads(const Case& c);
-// The same bits wherever the buffers begin; `on_rows`: wherever windows and views may. `boundary`:
-// the largest that a kernel may know, in bytes.
-Problems check_alignment(const Case& c, bool on_rows = false, int boundary = 64);
-// The same bits from the same prepared kernels when all have run before.
+// The same bits wherever the buffers begin; `on_rows`: wherever windows and views may.
+Problems check_alignment(const Case& c, bool on_rows = false);
+// The same bits from the same prepared kernels at once, when all have run, and prepared afresh.
 Problems check_purity(const std::vector<Case>& cases);
 // Leaving outputs unread does not change the others.
 Problems check_unread(const Case& c);

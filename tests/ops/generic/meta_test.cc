@@ -231,7 +231,23 @@ TEST(GenericMeta, KernelThatRemembers) {
     calls += 1;
     for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = calls;
   };
-  EXPECT_TRUE(mentions(check_purity({case_of(op)}), "when example 0 runs again"));
+  EXPECT_TRUE(mentions(check_purity({case_of(op)}), "when example 0 runs twice"));
+}
+
+TEST(GenericMeta, KernelThatOthersChange) {
+  OpDef op = sound();
+  const auto most = std::make_shared<float>(0.0f);
+  op.cpu.prepare = [](const Device&, SpecSpan, SpecSpan, const Attrs&) { return Prepared{}; };
+  static float* seen = nullptr;
+  seen = most.get();
+  op.cpu.run = [](const KernelArgs& a) {
+    *seen = std::max(*seen, float(count(a)));
+    for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = *seen;
+  };
+  const Case small = make_case(op, {.operands = {example({3})}}, 1),
+             large = make_case(op, {.operands = {example({7})}}, 2);
+  EXPECT_EQ(check_purity({small}), Problems{});
+  EXPECT_TRUE(mentions(check_purity({small, large}), "when example 0 runs again behind all"));
 }
 
 TEST(GenericMeta, OutputThatChangesWhenAnotherIsUnread) {

@@ -98,7 +98,7 @@ TEST_F(MpiFaults, ALossBeforeTheFirstCheckpointEndsAll) {
   ASSERT_EQ(pal(words("whole", 1, never)).status, 0);
   std::mt19937 random(3);
   int hits = 0;
-  for (const int most : {1, 400}) {
+  for (const int most : {1, 100, 400, 1500}) {
     const std::string out = "lost" + std::to_string(most);
     std::chrono::steady_clock::time_point killed;
     std::thread killer([&] {

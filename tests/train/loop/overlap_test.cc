@@ -41,7 +41,7 @@ const std::string kOn = "train.overlap_micro_batches=true";
 
 // Several buckets: micro-batches of one bucket go side by side, others one behind the other.
 TEST_F(OverlapTest, TranslationHasTheSameBitsForEvenAndOddCounts) {
-  for (const char* number : {"3", "4"}) {
+  for (const char* number : {"2", "3", "4", "7"}) {
     const std::string n = number;
     const std::vector<std::string> sets{"train.accumulate=" + n};
     ASSERT_EQ(train("apart" + n, "tiny.yaml", sets).status, 0);
