@@ -2,15 +2,18 @@
 // it is recorded and by the fastest plans of its front at three budgets, run in turn.
 //
 // As a run does, the front is made by the profile `cpu` first, the nodes of what it picks are timed
-// (with those of the recorded step), and the front is made again by these times. Its pick is what
-// is run.
+// (with those of the recorded step, in turn), and the front is made again by these times. Its pick
+// is what is run.
 //
-// ms: median of a step. predicted: the sum of its nodes' times, as they were measured by
-// themselves. added: over the recorded step, the median of the rounds' own ratios.
+// step: the median. predicted: the sum of its nodes' times, as they were timed before. drift: what
+// the nodes of the recorded step take in these rounds, of what they took when they were timed; 1
+// where nothing else uses the machine. ratio: a step over what is predicted, times the drift.
+// added: over the recorded step, the median of the rounds' own ratios.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -36,11 +39,29 @@ struct Args {
   int64_t rounds = 9;
 };
 
-constexpr int kTimedRuns = 9;
+constexpr int kTimedRounds = 9;
 
-void time_nodes(MeasuredStep& step, const DeviceProfile& device, TimedNodes& timed) {
-  const Compiled& c = step.compiled();
-  timed.add(c.program, step.node_ms(kTimedRuns), predict(c.program, device, &c.storages).node_ms);
+// In turn, the first round for nothing.
+NodeTimes times_of(const std::vector<std::unique_ptr<MeasuredStep>>& steps,
+                   const DeviceProfile& device) {
+  std::vector<std::vector<std::vector<int64_t>>> runs(steps.size());
+  for (int round = 0; round <= kTimedRounds; ++round) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      std::vector<int64_t> ns = steps[i]->traced_run();
+      if (round > 0) runs[i].push_back(std::move(ns));
+    }
+  }
+  TimedNodes timed;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Compiled& c = steps[i]->compiled();
+    timed.add(c.program, ms_by_node(typical_run(runs[i])),
+              predict(c.program, device, &c.storages).node_ms);
+  }
+  return timed.times();
+}
+
+double predicted_ms(const MeasuredStep& step, const DeviceProfile& device) {
+  return predict(step.compiled().program, device, &step.compiled().storages).step_ms;
 }
 
 void measure(const std::string& name, const Args& args) {
@@ -49,26 +70,25 @@ void measure(const std::string& name, const Args& args) {
   KernelCache cache(cpu_device());
   CompileOptions options = without_techniques(compile_options(config.memory));
   options.profile = load_profile("cpu");
-  const DeviceProfile device = *options.profile;
 
   std::vector<std::unique_ptr<MeasuredStep>> steps;
-  steps.push_back(std::make_unique<MeasuredStep>(recorded, options));
-  TimedNodes timed;
-  time_nodes(*steps[0], device, timed);
+  const auto add = [&](const CompileOptions& of, MeasuredStep* like) {
+    steps.push_back(std::make_unique<MeasuredStep>(recorded, of, like));
+  };
+  add(options, nullptr);
+  MeasuredStep& as_recorded = *steps[0];
   const Front first = make_front(recorded, cache, layout, options);
-  const int64_t most = steps[0]->compiled().plan.device().bytes, least = first.points.front().bytes;
+  const int64_t most = as_recorded.compiled().plan.device().bytes;
+  const int64_t least = first.points.front().bytes;
   std::vector<int64_t> budgets;
   for (const int percent : args.percents) budgets.push_back(least + (most - least) * percent / 100);
-  for (const int64_t budget : budgets) {
-    MeasuredStep step(recorded, first.pick({budget})->options, steps[0].get());
-    time_nodes(step, device, timed);
-  }
-  options.profile->times = std::make_shared<const NodeTimes>(timed.times());
+  for (const int64_t budget : budgets) add(first.pick({budget})->options, &as_recorded);
+  DeviceProfile& device = *options.profile;
+  device.times = std::make_shared<const NodeTimes>(times_of(steps, device));
   const Front front = make_front(recorded, cache, layout, options);
+  steps.resize(1);
   std::vector<std::string> names{"as recorded"};
-  std::vector<double> predicted{
-      predict(steps[0]->compiled().program, *options.profile, &steps[0]->compiled().storages)
-          .step_ms};
+  std::vector<double> predicted{predicted_ms(as_recorded, device)};
   for (const int64_t budget : budgets) {
     const FrontPoint* pick = front.pick({budget});
     if (!pick) {
@@ -76,14 +96,19 @@ void measure(const std::string& name, const Args& args) {
                   format_bytes(budget).c_str());
       continue;
     }
-    steps.push_back(std::make_unique<MeasuredStep>(recorded, pick->options, steps[0].get()));
+    add(pick->options, &as_recorded);
     names.push_back(pick->from), predicted.push_back(pick->step_ms);
   }
-  const Alternated all = alternate(steps, args.rounds);
+  std::vector<double> now;
+  const Alternated all = alternate(steps, args.rounds, [&] {
+    const std::vector<int64_t> ns = as_recorded.traced_run();
+    now.push_back(1e-6 * double(std::accumulate(ns.begin(), ns.end(), int64_t{0})));
+  });
+  const double drift = median({now.begin() + 1, now.end()}) / predicted[0];
   for (size_t i = 0; i < steps.size(); ++i) {
-    std::printf("%-18s %8.2f MB %9.2f ms %9.2f ms %7.3f %+8.1f %% %+8.1f %%  %s\n", name.c_str(),
-                double(steps[i]->compiled().plan.device().bytes) * 1e-6, all.ms[i], predicted[i],
-                all.ms[i] / predicted[i], 100 * all.added[i],
+    std::printf("%-18s %8.2f MB %9.2f ms %9.2f ms %7.3f %7.3f %+8.1f %% %+8.1f %%  %s\n",
+                name.c_str(), double(steps[i]->compiled().plan.device().bytes) * 1e-6, all.ms[i],
+                predicted[i], drift, all.ms[i] / (drift * predicted[i]), 100 * all.added[i],
                 100 * (predicted[i] / predicted[0] - 1), names[i].c_str());
   }
   std::fflush(stdout);
@@ -98,8 +123,8 @@ int run(int argc, char** argv) {
       ->take_all();
   app.add_option("--rounds", args.rounds, "of all steps in turn");
   CLI11_PARSE(app, argc, argv);
-  std::printf("%-18s %11s %12s %12s %7s %10s %10s  %s\n", "config", "bytes", "step", "predicted",
-              "ratio", "added", "predicted", "from");
+  std::printf("%-18s %11s %12s %12s %7s %7s %10s %10s  %s\n", "config", "bytes", "step",
+              "predicted", "drift", "ratio", "added", "predicted", "from");
   for (const std::string& name : args.configs) {
     unless_refused(name, [&] { measure(name, args); });
   }

@@ -2,7 +2,9 @@
 #include "memory/price/node_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <string_view>
 
 #include "core/op.h"
@@ -40,12 +42,38 @@ double NodeTimes::of(const Program& program, NodeId node, double predicted_ms) c
   return predicted_ms * (op == by_op.end() ? scale : op->second);
 }
 
+std::vector<int64_t> typical_run(const std::vector<std::vector<int64_t>>& runs) {
+  if (runs.empty()) return {};
+  const auto median = [](std::vector<double>& values) {
+    const auto middle = values.begin() + std::ptrdiff_t((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  std::vector<double> wholes;  // ns
+  for (const auto& run : runs) {
+    wholes.push_back(double(std::accumulate(run.begin(), run.end(), int64_t{0})));
+  }
+  std::vector<double> shares(runs[0].size()), of_node(runs.size());
+  for (size_t n = 0; n < shares.size(); ++n) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      of_node[i] = wholes[i] > 0 ? double(runs[i][n]) / wholes[i] : 0;
+    }
+    shares[n] = median(of_node);
+  }
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const double scale = all > 0 ? median(wholes) / all : 0;
+  std::vector<int64_t> ns;
+  for (const double share : shares) ns.push_back(std::llround(share * scale));
+  return ns;
+}
+
 void TimedNodes::add(const Program& program, const ByNode<double>& measured_ms,
                      const ByNode<double>& predicted_ms) {
   for (NodeId n : program.nodes.ids()) {
     // A view in place; an exchange, which waits for other ranks.
     if (predicted_ms[n] <= 0 || program.node(n).op->collective) continue;
-    samples_[node_key(program, n)].push_back(measured_ms[n]);
+    Mean& mean = means_[node_key(program, n)];
+    mean.ms += measured_ms[n], ++mean.nodes;
     for (Sum* sum : {&all_, &by_op_[program.node(n).op->name]}) {
       sum->measured += measured_ms[n], sum->predicted += predicted_ms[n];
     }
@@ -54,12 +82,7 @@ void TimedNodes::add(const Program& program, const ByNode<double>& measured_ms,
 
 NodeTimes TimedNodes::times() const {
   NodeTimes out;
-  for (const auto& [key, samples] : samples_) {
-    std::vector<double> ms = samples;
-    const auto middle = ms.begin() + std::ptrdiff_t((ms.size() - 1) / 2);
-    std::nth_element(ms.begin(), middle, ms.end());
-    out.ms[key] = *middle;
-  }
+  for (const auto& [key, mean] : means_) out.ms[key] = mean.ms / mean.nodes;
   if (all_.measured > 0) out.scale = all_.measured / all_.predicted;
   for (const auto& [op, sum] : by_op_) out.by_op[op] = sum.measured / sum.predicted;
   return out;

@@ -24,20 +24,30 @@ struct NodeTimes {
   bool operator==(const NodeTimes&) const = default;
 };
 
+// What each node takes in a typical one of several runs of a program, from the nanoseconds of all
+// nodes in each run: the median of the node's shares of its run, as a share of the median run. So
+// their sum is what a run takes (a sum of medians is less, where nodes are slow by turns), and a
+// run while the machine was slower counts like any other. Empty without runs.
+std::vector<int64_t> typical_run(const std::vector<std::vector<int64_t>>& runs);
+
 // Steps that were timed, summed up as NodeTimes.
 class TimedNodes {
  public:
   // Milliseconds of each node of a program, and what was predicted of it: 0 of what takes no time.
   void add(const Program& program, const ByNode<double>& measured_ms,
            const ByNode<double>& predicted_ms);
-  // Of nodes that do the same the median.
+  // Of nodes that do the same the mean, so that a timed program's sum stays what it is.
   NodeTimes times() const;
 
  private:
   struct Sum {
     double measured = 0, predicted = 0;
   };
-  std::map<uint64_t, std::vector<double>> samples_;  // ms by node_key()
+  struct Mean {
+    double ms = 0;  // of all nodes
+    int nodes = 0;
+  };
+  std::map<uint64_t, Mean> means_;  // by node_key()
   Sum all_;
   std::map<std::string, Sum> by_op_;
 };

@@ -204,7 +204,7 @@ std::optional<std::vector<int64_t>> Job::measured_times(bool last) {
   clock_->stop(runner);
   const NodeClock clock = *std::exchange(clock_, std::nullopt);
   if (!clock.done()) return {};
-  return clock.medians();
+  return clock.typical();
 }
 
 void Job::release() {

@@ -119,7 +119,7 @@ bool AutoSteps::timed() {
   }
   if (!timing_ || (ranks_.is_alone() && clocks_.empty())) return false;
   // The update that started the clocks, one that does not count, and those that do.
-  const auto done = [](const auto& clock) { return !clock.second.medians().empty(); };
+  const auto done = [](const auto& clock) { return !clock.second.typical().empty(); };
   const bool enough =
       ++updates_ >= *config_.profile_steps + 2 && std::any_of(clocks_.begin(), clocks_.end(), done);
   return ranks_.of_first([=] { return enough; });
@@ -128,11 +128,11 @@ bool AutoSteps::timed() {
 NodeTimes AutoSteps::measured_times() {
   TimedNodes timed;
   for (const auto& [name, clock] : clocks_) {
-    const std::vector<int64_t> medians = clock.medians();
-    if (medians.empty()) continue;
+    const std::vector<int64_t> typical = clock.typical();
+    if (typical.empty()) continue;
     const Compiled& c = programs_.find(name)->compiled();
-    ByNode<double> ms(medians.size());
-    for (NodeId n : ms.ids()) ms[n] = double(medians[size_t(n)]) * 1e-6;
+    ByNode<double> ms(typical.size());
+    for (NodeId n : ms.ids()) ms[n] = double(typical[size_t(n)]) * 1e-6;
     timed.add(c.program, ms, predict(c.program, profile(), &c.storages).node_ms);
   }
   return timed.times();

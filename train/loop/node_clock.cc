@@ -1,7 +1,9 @@
-// Traces, and their medians.
+// Traces, and what is typical of them.
 #include "train/loop/node_clock.h"
 
 #include <algorithm>
+
+#include "memory/price/node_times.h"
 
 namespace pal {
 namespace {
@@ -24,17 +26,9 @@ void NodeClock::look(const Runner& runner) {
   if (ran && !done() && (runs_.empty() || times != runs_.back())) runs_.push_back(std::move(times));
 }
 
-std::vector<int64_t> NodeClock::medians() const {
+std::vector<int64_t> NodeClock::typical() const {
   if (runs_.size() < 2) return {};
-  const size_t counted = runs_.size() - 1;
-  std::vector<int64_t> medians(runs_[0].size()), of_node(counted);
-  for (size_t n = 0; n < medians.size(); ++n) {
-    for (size_t i = 0; i < counted; ++i) of_node[i] = runs_[i + 1][n];
-    const auto middle = of_node.begin() + std::ptrdiff_t((counted - 1) / 2);
-    std::nth_element(of_node.begin(), middle, of_node.end());
-    medians[n] = *middle;
-  }
-  return medians;
+  return typical_run({runs_.begin() + 1, runs_.end()});
 }
 
 }  // namespace pal

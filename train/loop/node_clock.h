@@ -20,8 +20,8 @@ class NodeClock {
   bool done() const { return runs_.size() >= wanted_; }
   // What was counted is kept.
   void stop(Runner& runner) const;
-  // Nanoseconds of each node: the median of the runs that count; empty where there is none.
-  std::vector<int64_t> medians() const;
+  // Nanoseconds of each node, of the runs that count (typical_run()); empty where there is none.
+  std::vector<int64_t> typical() const;
 
  private:
   size_t wanted_;

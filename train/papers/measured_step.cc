@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/philox.h"
 #include "core/scalars.h"
+#include "memory/price/node_times.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -64,21 +65,18 @@ double MeasuredStep::run_ms() {
   return 1e3 * seconds_since(start);
 }
 
-ByNode<double> MeasuredStep::node_ms(int runs) {
+std::vector<int64_t> MeasuredStep::traced_run() {
   step_->runner().set_options({.trace = true});
-  std::vector<std::vector<int64_t>> times;
-  for (int i = 0; i < runs; ++i) {
-    step_->run();
-    times.push_back(step_->runner().node_times());
-  }
+  step_->run();
+  std::vector<int64_t> ns = step_->runner().node_times();
   step_->runner().set_options({});
-  ByNode<double> out(step_->program().nodes.size());
-  for (NodeId n : out.ids()) {
-    std::vector<double> of_node;
-    for (const auto& run : times) of_node.push_back(1e-6 * double(run[size_t(n)]));
-    out[n] = median(of_node);
-  }
-  return out;
+  return ns;
+}
+
+ByNode<double> MeasuredStep::node_ms(int runs) {
+  std::vector<std::vector<int64_t>> ns;
+  for (int i = 0; i < runs; ++i) ns.push_back(traced_run());
+  return ms_by_node(typical_run(ns));
 }
 
 MeasuredStep::CopyTimes MeasuredStep::copy_ms(int runs) {
@@ -112,9 +110,17 @@ double MeasuredStep::operator_ms(const ByNode<double>& node_ms, const OpDef& op)
   return sum;
 }
 
-Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds) {
+ByNode<double> ms_by_node(const std::vector<int64_t>& ns) {
+  ByNode<double> out(ns.size());
+  for (NodeId n : out.ids()) out[n] = 1e-6 * double(ns[size_t(n)]);
+  return out;
+}
+
+Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds,
+                     const std::function<void()>& also) {
   std::vector<std::vector<double>> ms(steps.size()), added(steps.size());
   for (int64_t round = 0; round <= rounds; ++round) {
+    if (also) also();
     for (size_t i = 0; i < steps.size(); ++i) {
       const double one = steps[i]->run_ms();
       if (round == 0) continue;

@@ -2,6 +2,7 @@
 // that set measured times beside each other.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ class MeasuredStep {
   template <class T = float> const T* output(const std::string& name) {
     return step_->output<T>(name);
   }
-  // Median milliseconds of each node over so many runs.
+  // Runs once: nanoseconds of each node.
+  std::vector<int64_t> traced_run();
+  // Milliseconds of each node in a typical one of so many runs (memory/price/node_times.h).
   ByNode<double> node_ms(int runs);
   // Of one run, the median of so many: milliseconds that copies between the device and the host's
   // memory take, and of those the ones in which the compute queue runs a node.
@@ -33,7 +36,7 @@ class MeasuredStep {
   };
   CopyTimes copy_ms(int runs);
   const Compiled& compiled() const { return step_->compiled(); }
-  // Median milliseconds of the nodes of an operator, summed.
+  // Milliseconds of the nodes of an operator, summed.
   double operator_ms(const ByNode<double>& node_ms, const OpDef& op) const;
 
  private:
@@ -47,6 +50,10 @@ struct Alternated {
   // Of each step over the first one: the median of the rounds' own ratios, less one.
   std::vector<double> added;
 };
-Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds);
+// `also`: runs in each round, that for nothing too, before the steps.
+Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds,
+                     const std::function<void()>& also = {});
+
+ByNode<double> ms_by_node(const std::vector<int64_t>& ns);
 
 }  // namespace pal
