@@ -72,8 +72,8 @@ void measure(const std::string& name, const Args& args) {
   options.profile = load_profile("cpu");
 
   std::vector<std::unique_ptr<MeasuredStep>> steps;
-  const auto add = [&](const CompileOptions& of, MeasuredStep* like) {
-    steps.push_back(std::make_unique<MeasuredStep>(recorded, of, like));
+  const auto add = [&, &step = recorded](const CompileOptions& of, MeasuredStep* like) {
+    steps.push_back(std::make_unique<MeasuredStep>(step, of, like));
   };
   add(options, nullptr);
   MeasuredStep& as_recorded = *steps[0];

@@ -81,7 +81,9 @@ void measure(const std::string& name, const std::string& profile, const Args& ar
   const auto step = largest_step(name, args.sets, args.nodes, row);
   if (!step) return;
   const auto& [config, program] = *step;
-  KernelCache cache(choose_device(config.device));
+  Device device = choose_device(config.device);
+  device.threads = 1;
+  KernelCache cache(device);
   const StateLayout layout(program);
   CompileOptions options = compile_options(config.memory);
   options.recompute = Recompute::none, options.encode = {}, options.swap.method = Swap::none;

@@ -31,6 +31,8 @@ class Accelerator {
   using Graph = std::shared_ptr<void>;  // work that was recorded, to be run again and again
 
   virtual ~Accelerator() = default;
+  // Before a thread that did not open the device uses it.
+  virtual void use_here() = 0;
   virtual std::string description() const = 0;  // "NVIDIA H200, 140 GiB, compute capability 9.0"
   virtual std::string identity() const = 0;     // "GPU-0a1b..": no other device's
   virtual bool has_bf16() const = 0;            // it multiplies bf16 and TF32

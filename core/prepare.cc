@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 
 namespace pal {
@@ -33,6 +34,21 @@ std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, SpecSpan in, Spe
       return e.kernel;
     }
   }
+  std::shared_ptr<const Kernel> kernel;
+  if (shared_) {
+    const std::lock_guard lock(*turn_);
+    if (device_.accelerator) device_.accelerator->use_here();
+    kernel = shared_->get(op, in, out, attrs);
+  } else {
+    kernel = prepare(op, in, out, attrs);
+  }
+  bucket.push_back({&op, attrs, kernel});
+  ++size_;
+  return kernel;
+}
+
+std::shared_ptr<const Kernel> KernelCache::prepare(const OpDef& op, SpecSpan in, SpecSpan out,
+                                                   const Attrs& attrs) const {
   const Backend* backend = device_.kind == DeviceKind::cpu ? &op.cpu : op.cuda;
   require_of(op, backend && backend->run, "has no kernel for this device");
   auto kernel = std::make_shared<Kernel>();
@@ -41,8 +57,6 @@ std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, SpecSpan in, Spe
   if (backend->prepare) {
     kernel->prepared = backend->prepare(device_, kernel->in, kernel->out, attrs);
   }
-  bucket.push_back({&op, attrs, kernel});
-  ++size_;
   return kernel;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -30,6 +31,10 @@ struct Kernel {
 class KernelCache {
  public:
   explicit KernelCache(Device device) : device_(std::move(device)) {}
+  // For one of several threads: asks `shared` for what it has not seen, when it has its turn. Both
+  // outlive it, and until then nobody asks `shared` otherwise.
+  KernelCache(KernelCache& shared, std::mutex& turn)
+      : device_(shared.device_), shared_(&shared), turn_(&turn) {}
 
   // ProgramError when the operator has no kernel for this device.
   std::shared_ptr<const Kernel> get(const Program& program, const Node& node);
@@ -43,7 +48,12 @@ class KernelCache {
     Attrs attrs;
     std::shared_ptr<const Kernel> kernel;
   };
+  std::shared_ptr<const Kernel> prepare(const OpDef& op, SpecSpan in, SpecSpan out,
+                                        const Attrs& attrs) const;
+
   Device device_;
+  KernelCache* shared_ = nullptr;
+  std::mutex* turn_ = nullptr;
   SpecList in_, out_;
   std::unordered_map<size_t, std::vector<Entry>> entries_;
   size_t size_ = 0;

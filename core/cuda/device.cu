@@ -44,10 +44,9 @@ std::shared_ptr<Accelerator> open_accelerator(int number) {
   return std::make_shared<CudaDevice>(number);
 }
 
-CudaDevice::CudaDevice(int number) {
-  number %= count_gpus();
-  check_cuda(cudaSetDevice(number));
-  check_cuda(cudaGetDeviceProperties(&properties_, number));
+CudaDevice::CudaDevice(int number) : number_(number % count_gpus()) {
+  use_here();
+  check_cuda(cudaGetDeviceProperties(&properties_, number_));
   const int major = properties_.major, minor = properties_.minor;
   if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor)) {
     refuse(std::string(properties_.name) + " has compute capability " + std::to_string(major) +
@@ -55,6 +54,8 @@ CudaDevice::CudaDevice(int number) {
            std::to_string(kOldestMinor) + " is the least; set device.type to cpu");
   }
 }
+
+void CudaDevice::use_here() { check_cuda(cudaSetDevice(number_)); }
 
 CudaDevice::~CudaDevice() {
   // A failure here has no one left to tell.

@@ -19,6 +19,7 @@ class CudaDevice final : public Accelerator {
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
+  void use_here() override;
   std::string description() const override;
   std::string identity() const override;
   bool has_bf16() const override;
@@ -66,6 +67,7 @@ class CudaDevice final : public Accelerator {
   static cudaStream_t made(Streams& of, bool first);
   cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
 
+  int number_;
   cudaDeviceProp properties_{};
   std::map<QueueId, Streams> streams_;
   bool recording_ = false;

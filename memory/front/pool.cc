@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "core/error.h"
+#include "core/tasks.h"
 #include "core/text.h"
 #include "memory/front/bound.h"
 #include "memory/front/choose.h"
@@ -50,6 +54,15 @@ struct Unplaced {
   std::shared_ptr<const Compiled> passed;
 };
 
+// What passes remember of one helps with the next.
+using Family = std::vector<Unplaced>;
+
+Family alone(Unplaced one) {
+  Family family;
+  family.push_back(std::move(one));
+  return family;
+}
+
 bool faster(const Unplaced& a, const Unplaced& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
 }
@@ -88,6 +101,11 @@ void bound(Front& front, const Program& recorded, const StateLayout& layout,
   front.floor.bytes = std::min(front.floor.bytes, bounds.least_bytes);
 }
 
+int processors_of(const Device& device) {
+  return device.kind == DeviceKind::cpu ? device.threads : cpu_device().threads;
+}
+
+// Candidates are judged, and placed, side by side; what comes of them goes by their order alone.
 class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
@@ -97,12 +115,15 @@ class Pool {
         layout_(layout),
         plain_(without_techniques(options)),
         choices_(choices),
-        copies_(copies(plain_)) {
+        copies_(copies(plain_)),
+        workers_(size_t(processors_of(cache.device()))) {
     for (ValueId v : recorded_.values.ids()) recorded_.value(v).origin = v;
+    for (size_t i = 0; workers_ > 1 && i < workers_; ++i) caches_.emplace_back(cache_, turn_);
   }
 
   Front run() {
-    Unplaced none = judged(plain_, "none");
+    Unplaced none{.options = plain_, .from = "none"};
+    judge(none, cache_);
     foreign_ = none.alive - peak_of(none.passed->storages,
                                     lifetimes_of(none.passed->program, none.passed->storages))
                                 .bytes;
@@ -111,15 +132,17 @@ class Pool {
     if (!may_be_faster(recorded_, cache_, layout_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
-    if (plain_.fuse_recompute) add(fused_alone(plain_), "fused");
-    add_chosen(front.floor.bytes);
+    First first = first_of_all(front.floor.bytes);
+    add_judged(std::move(first.fused));
+    add_chosen(std::move(first.chosen));
     place_pool();
-    add_deep();
+    add_deep(std::move(first.deep));
     place_pool();
     place_again();
     if (copies_) add_swapped(front.floor.bytes);
     place_pool();
-    add_techniques();
+    add_judged(std::move(first.techniques));
+    if (choices_.lossy) add_rounded();
     for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     place_pool();
     for (Placed& each : placed_) front.points.push_back(std::move(each.point));
@@ -130,18 +153,67 @@ class Pool {
   }
 
  private:
-  Unplaced judged(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
+  void side_by_side(size_t count, const std::function<void(KernelCache&, size_t)>& f) {
+    run_tasks(int(workers_), count, [&](int worker, size_t i) {
+      f(caches_.empty() ? cache_ : caches_[size_t(worker)], i);
+    });
+  }
+  void judge(Unplaced& one, KernelCache& cache, PassMemory* memory = nullptr) const {
     auto passed = std::make_shared<Compiled>();
-    Unplaced out{.options = std::move(options), .from = std::move(from)};
-    out.alive = least_bytes(recorded_, cache_, layout_, out.options, passed.get(), memory);
-    out.ms = predict(passed->program, *plain_.profile, &passed->storages).step_ms;
-    out.passed = std::move(passed);
-    return out;
+    one.alive = least_bytes(recorded_, cache, layout_, one.options, passed.get(), memory);
+    one.ms = predict(passed->program, *plain_.profile, &passed->storages).step_ms;
+    one.passed = std::move(passed);
+  }
+  // Side by side but for those of one family, which share what they find.
+  void judge(std::vector<Family>& families) {
+    side_by_side(families.size(), [&](KernelCache& cache, size_t i) { judge(families[i], cache); });
+  }
+  void judge(Family& family, KernelCache& cache) const {
+    PassMemory memory;
+    for (Unplaced& each : family) judge(each, cache, &memory);
+  }
+  // What asks for no plan that is placed.
+  struct First {
+    std::vector<Chosen> chosen;
+    std::vector<DeepPlan> deep;
+    std::vector<Family> fused, techniques;
+  };
+  First first_of_all(int64_t floor) {
+    First first{.techniques = techniques()};
+    if (plain_.fuse_recompute) {
+      first.fused.push_back(alone({.options = fused_alone(plain_), .from = "fused"}));
+    }
+    std::vector<std::function<void(KernelCache&)>> tasks{
+        [&](KernelCache&) { first.chosen = choices(floor); },
+        [&](KernelCache&) { first.deep = deep_plans(recorded_, plain_, *plain_.profile); }};
+    for (std::vector<Family>* list : {&first.fused, &first.techniques}) {
+      for (Family& family : *list) {
+        tasks.emplace_back([&](KernelCache& cache) { judge(family, cache); });
+      }
+    }
+    side_by_side(tasks.size(), [&](KernelCache& cache, size_t i) { tasks[i](cache); });
+    return first;
+  }
+  std::vector<Plan> plans_of(const std::vector<Unplaced>& list) {
+    std::vector<Plan> plans(list.size());
+    side_by_side(list.size(), [&](KernelCache&, size_t i) {
+      plans[i] = plan_passed(*list[i].passed, layout_, list[i].options);
+    });
+    return plans;
   }
   // Nothing is kept of what is beaten already.
-  void add(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
-    pool_.push_back(judged(std::move(options), std::move(from), memory));
+  void add(Unplaced one) {
+    pool_.push_back(std::move(one));
     if (is_beaten(pool_.back())) pool_.back().passed.reset();
+  }
+  void add_judged(std::vector<Family> judged) {
+    for (Family& family : judged) {
+      for (Unplaced& each : family) add(std::move(each));
+    }
+  }
+  void judge_and_add(std::vector<Family> families) {
+    judge(families);
+    add_judged(std::move(families));
   }
 
   FrontFloor floor_of(const Compiled& step) const {
@@ -167,32 +239,35 @@ class Pool {
     return {fixed + *largest, layer_of(step.program, step.program.node(node))};
   }
 
-  void add_techniques() {
-    PassMemory memory;
+  std::vector<Family> techniques() const {
+    std::vector<Family> families;
     CompileOptions one = plain_;
     for (const Recompute method : {Recompute::mirror, Recompute::sqrt}) {
       one.recompute = method;
-      add(one, to_string(method), &memory);
+      families.push_back(alone({.options = one, .from = to_string(method)}));
     }
+    Family echo;
     one.recompute = Recompute::echo;
     for (const double part : kFrontOverheads) {
       one.recompute_options.overhead = part;
-      add(one, echo_at(part), &memory);
+      echo.push_back({.options = one, .from = echo_at(part)});
       if (!copies_) continue;
       CompileOptions swapped = one;
       swapped.swap.method = Swap::planned;
-      add(swapped, echo_at(part) + ", swapped", &memory);
+      echo.push_back({.options = std::move(swapped), .from = echo_at(part) + ", swapped"});
     }
+    families.push_back(std::move(echo));
     one = plain_;
     one.encode = kBits;
-    add(one, "bits");
-    if (choices_.lossy) add_rounded();
-    if (!copies_) return;
-    one = plain_;
-    for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
-      one.swap.method = method;
-      add(one, "swap " + std::string(name_of(method)));
+    families.push_back(alone({.options = one, .from = "bits"}));
+    if (copies_) {
+      one = plain_;
+      for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
+        one.swap.method = method;
+        families.push_back(alone({.options = one, .from = "swap " + std::string(name_of(method))}));
+      }
     }
+    return families;
   }
   // Where all that may run again does, what is left is copied.
   void add_swapped(int64_t floor) {
@@ -207,12 +282,29 @@ class Pool {
       if (!options.swap.chosen) options.swap.chosen.emplace();
       options.swap.method = Swap::planned, options.place_effort = kGreedily;
       const double whole = double(floor) / double(point.bytes);
-      for (int i = 1; i <= kSwappedSizes && tries-- > 0; ++i) {
+      std::vector<Family> sizes;
+      for (int i = 1; i <= std::min(kSwappedSizes, tries); ++i) {
         options.budget = int64_t(double(point.bytes) * std::pow(whole, double(i) / kSwappedSizes));
-        add(options, point.from + ", swapped");
-        if (pool_.back().alive > *options.budget) break;  // as low as copies bring it
+        sizes.push_back(alone({.options = options, .from = point.from + ", swapped"}));
+      }
+      tries -= add_until_missed(std::move(sizes));
+    }
+  }
+  // Up to the first whose bytes are above its budget: as low as copies bring it. How many they are.
+  int add_until_missed(std::vector<Family> sizes) {
+    int added = 0;
+    while (!sizes.empty()) {
+      const auto last = sizes.begin() + std::ptrdiff_t(std::min(workers_, sizes.size()));
+      std::vector<Family> next(std::make_move_iterator(sizes.begin()),
+                               std::make_move_iterator(last));
+      sizes.erase(sizes.begin(), last);
+      judge(next);
+      for (Family& size : next) {
+        add(std::move(size.front())), ++added;
+        if (pool_.back().alive > *pool_.back().options.budget) return added;
       }
     }
+    return added;
   }
   // Plans that no other beats, so far as they are placed; the least last.
   std::vector<FrontPoint> found() const {
@@ -222,6 +314,7 @@ class Pool {
   }
   // Each format alone, with what a technique makes again, and over some of the exact plans.
   void add_rounded() {
+    std::vector<Family> families;
     const std::vector<FrontPoint> exact = found();
     const size_t every = exact.size() / kRoundedPlans + 1;
     CompileOptions one = plain_;
@@ -230,51 +323,64 @@ class Pool {
       one.encode.dpr = Dpr(i);
       const std::string name = name_of(*one.encode.dpr);
       one.recompute = Recompute::none;
-      add(one, name);
+      families.push_back(alone({.options = one, .from = name}));
       for (const Recompute method : {Recompute::echo, Recompute::sqrt}) {
         one.recompute = method;
-        add(one, std::string(to_string(method)) + ", " + name);
+        families.push_back(
+            alone({.options = one, .from = std::string(to_string(method)) + ", " + name}));
       }
       for (size_t k = 0; k < exact.size(); k += every) {
         const FrontPoint& point = exact[exact.size() - 1 - k];
         CompileOptions over = point.options;
         over.encode = kBits, over.encode.dpr = one.encode.dpr;
         over.place_effort = plain_.place_effort;
-        add(over, point.from + ", " + name);
+        families.push_back(alone({.options = std::move(over), .from = point.from + ", " + name}));
       }
     }
+    judge_and_add(std::move(families));
   }
   static std::string echo_at(double part) {
     return "echo " + std::to_string(int(std::lround(100 * part))) + " %";
   }
 
-  // Choices by the sketch, down to the floor.
-  void add_chosen(int64_t least) {
-    CompileOptions chosen = plain_;
-    chosen.recompute = Recompute::chosen, chosen.place_effort = kGreedily;
-    for (Chosen& each :
-         choose_plans(recorded_, chosen, link_for_copies(plain_), least - foreign_)) {
-      chosen.recompute_options.chosen = std::move(each.again);
-      chosen.swap = {};
+  CompileOptions to_choose() const {
+    CompileOptions options = plain_;
+    options.recompute = Recompute::chosen, options.place_effort = kGreedily;
+    return options;
+  }
+  // By the sketch, down to the floor.
+  std::vector<Chosen> choices(int64_t least) const {
+    return choose_plans(recorded_, to_choose(), link_for_copies(plain_), least - foreign_);
+  }
+  void add_chosen(std::vector<Chosen> plans) {
+    std::vector<Family> families;
+    for (Chosen& each : plans) {
+      CompileOptions options = to_choose();
+      options.swap = {};
+      options.recompute_options.chosen = std::move(each.again);
       if (!each.away.empty()) {
-        chosen.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
+        options.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
       }
-      chosen.budget = each.limit + foreign_;
-      add(chosen, "chosen for " + format_bytes(*chosen.budget));
+      options.budget = each.limit + foreign_;
+      std::string from = "chosen for " + format_bytes(*options.budget);
+      families.push_back(alone({.options = std::move(options), .from = std::move(from)}));
     }
+    judge_and_add(std::move(families));
   }
 
-  void add_deep() {
+  void add_deep(std::vector<DeepPlan> plans) {
+    std::vector<Family> families;
     CompileOptions deep = plain_;
     deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
-    for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
+    for (DeepPlan& plan : plans) {
       // What passes make of it is not far from that.
       const Unplaced about{.alive = foreign_ + int64_t(kFarBelow * double(plan.least)),
                            .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
       if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
-      add(deep, "segments");
+      families.push_back(alone({.options = deep, .from = "segments"}));
     }
+    judge_and_add(std::move(families));
   }
 
   // By some plan of as few bytes as this one has at least.
@@ -284,42 +390,60 @@ class Pool {
     });
   }
 
-  // The fastest first, and none that is beaten.
+  // The fastest first, and none that is beaten: in a group that is placed side by side, not by
+  // another of the group either.
   void place_pool() {
     std::stable_sort(pool_.begin(), pool_.end(), faster);
-    for (Unplaced& each : pool_) {
-      if (each.ms < least_ms_ || is_beaten(each)) continue;
-      const Plan plan = plan_passed(*each.passed, layout_, each.options);
-      FrontPoint point{.options = std::move(each.options),
-                       .from = std::move(each.from),
-                       .bytes = plan.device().bytes,
-                       .step_ms = each.ms};
-      count_maps(*each.passed, plan, point);
-      const bool greedily = point.options.place_effort.nodes == kGreedily.nodes;
-      if (!greedily || !is_above(point.bytes, each.alive)) each.passed.reset();
-      placed_.push_back({std::move(point), each.alive, std::move(each.passed)});
+    for (size_t next = 0; next < pool_.size();) {
+      std::vector<Unplaced> group;
+      for (; next < pool_.size() && group.size() < workers_; ++next) {
+        Unplaced& each = pool_[next];
+        if (each.ms >= least_ms_ && !is_beaten(each)) group.push_back(std::move(each));
+      }
+      const std::vector<Plan> plans = plans_of(group);
+      for (size_t i = 0; i < group.size(); ++i) {
+        if (!is_beaten(group[i])) keep(group[i], plans[i]);
+      }
     }
     pool_.clear();
+  }
+  void keep(Unplaced& each, const Plan& plan) {
+    FrontPoint point{.options = std::move(each.options),
+                     .from = std::move(each.from),
+                     .bytes = plan.device().bytes,
+                     .step_ms = each.ms};
+    count_maps(*each.passed, plan, point);
+    const bool greedily = point.options.place_effort.nodes == kGreedily.nodes;
+    if (!greedily || !is_above(point.bytes, each.alive)) each.passed.reset();
+    placed_.push_back({std::move(point), each.alive, std::move(each.passed)});
   }
   static bool is_above(int64_t bytes, int64_t alive) {
     return double(bytes) > (1 + kWorthBytes) * double(alive);
   }
 
-  // The fastest first.
+  // The fastest first. What does not matter in view of others will not in view of more.
   void place_again() {
     std::stable_sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) {
       return a.point.step_ms < b.point.step_ms;
     });
-    for (Placed& each : placed_) {
-      const std::shared_ptr<const Compiled> passed = std::exchange(each.passed, nullptr);
-      if (!passed || !may_matter(each)) continue;
-      FrontPoint& point = each.point;
-      CompileOptions options = point.options;
-      options.place_effort = kQuickly;
-      const Plan plan = plan_passed(*passed, layout_, options);
-      if (plan.device().bytes >= point.bytes) continue;
-      point.options = std::move(options), point.bytes = plan.device().bytes;
-      point.host = plan.host().bytes;
+    for (size_t next = 0; next < placed_.size();) {
+      std::vector<Placed*> group;
+      std::vector<Unplaced> again;
+      for (; next < placed_.size() && group.size() < workers_; ++next) {
+        Placed& each = placed_[next];
+        std::shared_ptr<const Compiled> passed = std::exchange(each.passed, nullptr);
+        if (!passed || !may_matter(each)) continue;
+        group.push_back(&each);
+        again.push_back({.options = each.point.options, .passed = std::move(passed)});
+        again.back().options.place_effort = kQuickly;
+      }
+      const std::vector<Plan> plans = plans_of(again);
+      for (size_t i = 0; i < group.size(); ++i) {
+        FrontPoint& point = group[i]->point;
+        if (!may_matter(*group[i]) || plans[i].device().bytes >= point.bytes) continue;
+        point.options = std::move(again[i].options), point.bytes = plans[i].device().bytes;
+        point.host = plans[i].host().bytes;
+      }
     }
   }
   bool may_matter(const Placed& one) const {
@@ -338,6 +462,9 @@ class Pool {
   CompileOptions plain_;
   FrontChoices choices_;
   bool copies_;
+  size_t workers_;  // no result depends on it
+  std::mutex turn_;
+  std::vector<KernelCache> caches_;  // of each worker, where there are several
   std::vector<Unplaced> pool_;
   std::vector<Placed> placed_;
   int64_t foreign_ = 0;  // state and inputs of the set that the program does not carry
