@@ -32,7 +32,7 @@ class KernelCache {
  public:
   explicit KernelCache(Device device) : device_(std::move(device)) {}
   // For one of several threads: asks `shared` for what it has not seen, when it has its turn. Both
-  // outlive it, and until then nobody asks `shared` otherwise.
+  // outlive it. While threads ask, nobody asks `shared` itself.
   KernelCache(KernelCache& shared, std::mutex& turn)
       : device_(shared.device_), shared_(&shared), turn_(&turn) {}
 

@@ -3,20 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "core/error.h"
-#include "core/tasks.h"
 #include "core/text.h"
 #include "memory/front/bound.h"
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
+#include "memory/front/judge.h"
 #include "memory/front/maps.h"
 #include "memory/front/may_be_faster.h"
+#include "memory/front/techniques.h"
 #include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/even_rows.h"
@@ -26,7 +25,6 @@
 namespace pal {
 namespace {
 
-constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 // What is chosen is many plans near each other. Each is placed by the greedy orders, and looked at
 // again, and then not for long, where that may matter: where it could come down by so large a part
 // of its bytes, and what else there is for as few takes so much longer. Techniques alone are placed
@@ -37,33 +35,12 @@ constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
 
-// Of the exact plans so many, from the least on, are tried with rounded maps.
-constexpr size_t kRoundedPlans = 8;
-
 // Of the plans found, those of the fewest bytes are tried with copies planned for so many sizes
 // between theirs and the floor; in all so many times, fewer in steps of many nodes.
 constexpr int kSwappedSizes = 6, kFewestSwapped = 4, kMostSwapped = 18;
 constexpr size_t kSwappedNodes = 20'000;
 
-// A plan that is not placed yet.
-struct Unplaced {
-  CompileOptions options;
-  std::string from;
-  int64_t alive = 0;
-  double ms = 0;
-  std::shared_ptr<const Compiled> passed;
-};
-
-// What passes remember of one helps with the next.
-using Family = std::vector<Unplaced>;
-
-Family alone(Unplaced one) {
-  Family family;
-  family.push_back(std::move(one));
-  return family;
-}
-
-bool faster(const Unplaced& a, const Unplaced& b) {
+bool faster(const Candidate& a, const Candidate& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
 }
 
@@ -101,11 +78,6 @@ void bound(Front& front, const Program& recorded, const StateLayout& layout,
   front.floor.bytes = std::min(front.floor.bytes, bounds.least_bytes);
 }
 
-int processors_of(const Device& device) {
-  return device.kind == DeviceKind::cpu ? device.threads : cpu_device().threads;
-}
-
-// Candidates are judged, and placed, side by side; what comes of them goes by their order alone.
 class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
@@ -116,14 +88,12 @@ class Pool {
         plain_(without_techniques(options)),
         choices_(choices),
         copies_(copies(plain_)),
-        workers_(size_t(processors_of(cache.device()))) {
+        judge_(recorded_, cache, layout, *plain_.profile) {
     for (ValueId v : recorded_.values.ids()) recorded_.value(v).origin = v;
-    for (size_t i = 0; workers_ > 1 && i < workers_; ++i) caches_.emplace_back(cache_, turn_);
   }
 
   Front run() {
-    Unplaced none{.options = plain_, .from = "none"};
-    judge(none, cache_);
+    Candidate none = judge_.judged({.options = plain_, .from = "none"});
     foreign_ = none.alive - peak_of(none.passed->storages,
                                     lifetimes_of(none.passed->program, none.passed->storages))
                                 .bytes;
@@ -132,18 +102,25 @@ class Pool {
     if (!may_be_faster(recorded_, cache_, layout_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
-    First first = first_of_all(front.floor.bytes);
-    add_judged(std::move(first.fused));
-    add_chosen(std::move(first.chosen));
+    if (plain_.fuse_recompute) {
+      add(judge_.judged({.options = fused_alone(plain_), .from = "fused"}));
+    }
+    // What asks for no plan that is placed.
+    std::vector<Chosen> chosen;
+    std::vector<DeepPlan> deep;
+    std::vector<Family> each_alone = techniques(plain_, copies_);
+    judge_.judge(each_alone, {[&] { chosen = choices(front.floor.bytes); },
+                              [&] { deep = deep_plans(recorded_, plain_, *plain_.profile); }});
+    add_chosen(std::move(chosen));
     place_pool();
-    add_deep(std::move(first.deep));
+    add_deep(std::move(deep));
     place_pool();
     place_again();
     if (copies_) add_swapped(front.floor.bytes);
     place_pool();
-    add_judged(std::move(first.techniques));
-    if (choices_.lossy) add_rounded();
-    for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
+    add_judged(std::move(each_alone));
+    if (choices_.lossy) judge_and_add(rounded(plain_, found()));
+    for (const Candidate& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     place_pool();
     for (Placed& each : placed_) front.points.push_back(std::move(each.point));
     front.keep_unbeaten();
@@ -153,66 +130,18 @@ class Pool {
   }
 
  private:
-  void side_by_side(size_t count, const std::function<void(KernelCache&, size_t)>& f) {
-    run_tasks(int(workers_), count, [&](int worker, size_t i) {
-      f(caches_.empty() ? cache_ : caches_[size_t(worker)], i);
-    });
-  }
-  void judge(Unplaced& one, KernelCache& cache, PassMemory* memory = nullptr) const {
-    auto passed = std::make_shared<Compiled>();
-    one.alive = least_bytes(recorded_, cache, layout_, one.options, passed.get(), memory);
-    one.ms = predict(passed->program, *plain_.profile, &passed->storages).step_ms;
-    one.passed = std::move(passed);
-  }
-  // Side by side but for those of one family, which share what they find.
-  void judge(std::vector<Family>& families) {
-    side_by_side(families.size(), [&](KernelCache& cache, size_t i) { judge(families[i], cache); });
-  }
-  void judge(Family& family, KernelCache& cache) const {
-    PassMemory memory;
-    for (Unplaced& each : family) judge(each, cache, &memory);
-  }
-  // What asks for no plan that is placed.
-  struct First {
-    std::vector<Chosen> chosen;
-    std::vector<DeepPlan> deep;
-    std::vector<Family> fused, techniques;
-  };
-  First first_of_all(int64_t floor) {
-    First first{.techniques = techniques()};
-    if (plain_.fuse_recompute) {
-      first.fused.push_back(alone({.options = fused_alone(plain_), .from = "fused"}));
-    }
-    std::vector<std::function<void(KernelCache&)>> tasks{
-        [&](KernelCache&) { first.chosen = choices(floor); },
-        [&](KernelCache&) { first.deep = deep_plans(recorded_, plain_, *plain_.profile); }};
-    for (std::vector<Family>* list : {&first.fused, &first.techniques}) {
-      for (Family& family : *list) {
-        tasks.emplace_back([&](KernelCache& cache) { judge(family, cache); });
-      }
-    }
-    side_by_side(tasks.size(), [&](KernelCache& cache, size_t i) { tasks[i](cache); });
-    return first;
-  }
-  std::vector<Plan> plans_of(const std::vector<Unplaced>& list) {
-    std::vector<Plan> plans(list.size());
-    side_by_side(list.size(), [&](KernelCache&, size_t i) {
-      plans[i] = plan_passed(*list[i].passed, layout_, list[i].options);
-    });
-    return plans;
-  }
   // Nothing is kept of what is beaten already.
-  void add(Unplaced one) {
+  void add(Candidate one) {
     pool_.push_back(std::move(one));
     if (is_beaten(pool_.back())) pool_.back().passed.reset();
   }
   void add_judged(std::vector<Family> judged) {
     for (Family& family : judged) {
-      for (Unplaced& each : family) add(std::move(each));
+      for (Candidate& each : family) add(std::move(each));
     }
   }
   void judge_and_add(std::vector<Family> families) {
-    judge(families);
+    judge_.judge(families);
     add_judged(std::move(families));
   }
 
@@ -239,36 +168,6 @@ class Pool {
     return {fixed + *largest, layer_of(step.program, step.program.node(node))};
   }
 
-  std::vector<Family> techniques() const {
-    std::vector<Family> families;
-    CompileOptions one = plain_;
-    for (const Recompute method : {Recompute::mirror, Recompute::sqrt}) {
-      one.recompute = method;
-      families.push_back(alone({.options = one, .from = to_string(method)}));
-    }
-    Family echo;
-    one.recompute = Recompute::echo;
-    for (const double part : kFrontOverheads) {
-      one.recompute_options.overhead = part;
-      echo.push_back({.options = one, .from = echo_at(part)});
-      if (!copies_) continue;
-      CompileOptions swapped = one;
-      swapped.swap.method = Swap::planned;
-      echo.push_back({.options = std::move(swapped), .from = echo_at(part) + ", swapped"});
-    }
-    families.push_back(std::move(echo));
-    one = plain_;
-    one.encode = kBits;
-    families.push_back(alone({.options = one, .from = "bits"}));
-    if (copies_) {
-      one = plain_;
-      for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
-        one.swap.method = method;
-        families.push_back(alone({.options = one, .from = "swap " + std::string(name_of(method))}));
-      }
-    }
-    return families;
-  }
   // Where all that may run again does, what is left is copied.
   void add_swapped(int64_t floor) {
     const std::vector<FrontPoint> exact = found();
@@ -294,11 +193,11 @@ class Pool {
   int add_until_missed(std::vector<Family> sizes) {
     int added = 0;
     while (!sizes.empty()) {
-      const auto last = sizes.begin() + std::ptrdiff_t(std::min(workers_, sizes.size()));
+      const auto last = sizes.begin() + std::ptrdiff_t(std::min(judge_.workers(), sizes.size()));
       std::vector<Family> next(std::make_move_iterator(sizes.begin()),
                                std::make_move_iterator(last));
       sizes.erase(sizes.begin(), last);
-      judge(next);
+      judge_.judge(next);
       for (Family& size : next) {
         add(std::move(size.front())), ++added;
         if (pool_.back().alive > *pool_.back().options.budget) return added;
@@ -312,37 +211,6 @@ class Pool {
     for (const Placed& each : placed_) points.push_back(each.point);
     return unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
   }
-  // Each format alone, with what a technique makes again, and over some of the exact plans.
-  void add_rounded() {
-    std::vector<Family> families;
-    const std::vector<FrontPoint> exact = found();
-    const size_t every = exact.size() / kRoundedPlans + 1;
-    CompileOptions one = plain_;
-    one.encode = kBits;
-    for (size_t i = 0; i < names(Dpr{}).size(); ++i) {
-      one.encode.dpr = Dpr(i);
-      const std::string name = name_of(*one.encode.dpr);
-      one.recompute = Recompute::none;
-      families.push_back(alone({.options = one, .from = name}));
-      for (const Recompute method : {Recompute::echo, Recompute::sqrt}) {
-        one.recompute = method;
-        families.push_back(
-            alone({.options = one, .from = std::string(to_string(method)) + ", " + name}));
-      }
-      for (size_t k = 0; k < exact.size(); k += every) {
-        const FrontPoint& point = exact[exact.size() - 1 - k];
-        CompileOptions over = point.options;
-        over.encode = kBits, over.encode.dpr = one.encode.dpr;
-        over.place_effort = plain_.place_effort;
-        families.push_back(alone({.options = std::move(over), .from = point.from + ", " + name}));
-      }
-    }
-    judge_and_add(std::move(families));
-  }
-  static std::string echo_at(double part) {
-    return "echo " + std::to_string(int(std::lround(100 * part))) + " %";
-  }
-
   CompileOptions to_choose() const {
     CompileOptions options = plain_;
     options.recompute = Recompute::chosen, options.place_effort = kGreedily;
@@ -374,8 +242,8 @@ class Pool {
     deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
     for (DeepPlan& plan : plans) {
       // What passes make of it is not far from that.
-      const Unplaced about{.alive = foreign_ + int64_t(kFarBelow * double(plan.least)),
-                           .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
+      const Candidate about{.alive = foreign_ + int64_t(kFarBelow * double(plan.least)),
+                            .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
       if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
       families.push_back(alone({.options = deep, .from = "segments"}));
@@ -384,7 +252,7 @@ class Pool {
   }
 
   // By some plan of as few bytes as this one has at least.
-  bool is_beaten(const Unplaced& one) const {
+  bool is_beaten(const Candidate& one) const {
     return std::any_of(placed_.begin(), placed_.end(), [&](const Placed& other) {
       return other.point.bytes <= one.alive && other.point.step_ms <= one.ms;
     });
@@ -395,19 +263,19 @@ class Pool {
   void place_pool() {
     std::stable_sort(pool_.begin(), pool_.end(), faster);
     for (size_t next = 0; next < pool_.size();) {
-      std::vector<Unplaced> group;
-      for (; next < pool_.size() && group.size() < workers_; ++next) {
-        Unplaced& each = pool_[next];
+      std::vector<Candidate> group;
+      for (; next < pool_.size() && group.size() < judge_.workers(); ++next) {
+        Candidate& each = pool_[next];
         if (each.ms >= least_ms_ && !is_beaten(each)) group.push_back(std::move(each));
       }
-      const std::vector<Plan> plans = plans_of(group);
+      const std::vector<Plan> plans = judge_.plans_of(group);
       for (size_t i = 0; i < group.size(); ++i) {
         if (!is_beaten(group[i])) keep(group[i], plans[i]);
       }
     }
     pool_.clear();
   }
-  void keep(Unplaced& each, const Plan& plan) {
+  void keep(Candidate& each, const Plan& plan) {
     FrontPoint point{.options = std::move(each.options),
                      .from = std::move(each.from),
                      .bytes = plan.device().bytes,
@@ -428,8 +296,8 @@ class Pool {
     });
     for (size_t next = 0; next < placed_.size();) {
       std::vector<Placed*> group;
-      std::vector<Unplaced> again;
-      for (; next < placed_.size() && group.size() < workers_; ++next) {
+      std::vector<Candidate> again;
+      for (; next < placed_.size() && group.size() < judge_.workers(); ++next) {
         Placed& each = placed_[next];
         std::shared_ptr<const Compiled> passed = std::exchange(each.passed, nullptr);
         if (!passed || !may_matter(each)) continue;
@@ -437,7 +305,7 @@ class Pool {
         again.push_back({.options = each.point.options, .passed = std::move(passed)});
         again.back().options.place_effort = kQuickly;
       }
-      const std::vector<Plan> plans = plans_of(again);
+      const std::vector<Plan> plans = judge_.plans_of(again);
       for (size_t i = 0; i < group.size(); ++i) {
         FrontPoint& point = group[i]->point;
         if (!may_matter(*group[i]) || plans[i].device().bytes >= point.bytes) continue;
@@ -462,10 +330,8 @@ class Pool {
   CompileOptions plain_;
   FrontChoices choices_;
   bool copies_;
-  size_t workers_;  // no result depends on it
-  std::mutex turn_;
-  std::vector<KernelCache> caches_;  // of each worker, where there are several
-  std::vector<Unplaced> pool_;
+  Judge judge_;
+  std::vector<Candidate> pool_;
   std::vector<Placed> placed_;
   int64_t foreign_ = 0;  // state and inputs of the set that the program does not carry
   double plain_ms_ = 0;

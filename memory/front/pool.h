@@ -15,22 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "memory/compile.h"
+#include "memory/front/candidate.h"
 
 namespace pal {
-
-struct FrontPoint {
-  CompileOptions options;  // compile() makes this plan of them
-  std::string recording;   // of several, the one that these are options for; "": there is one
-  std::string from;        // "echo 9 %", "chosen for 1.20 GB"
-  int64_t bytes = 0;       // placed, with the state
-  double step_ms = 0;      // predicted
-  // No plan of so many bytes is faster (memory/front/bound.h); 0: not known, by measured times.
-  double bound_ms = 0;
-  // Bytes of feature maps that the backward pass reads: kept as they are, made again, kept in other
-  // forms, and copied to the host's memory; and what the host holds at most.
-  int64_t kept = 0, recomputed = 0, encoded = 0, offloaded = 0, host = 0;
-};
 
 // A technique alone, for pictures: bytes alive at its peak, which no placement goes below.
 struct FrontAlone {

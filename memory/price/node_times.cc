@@ -67,6 +67,12 @@ std::vector<int64_t> typical_run(const std::vector<std::vector<int64_t>>& runs) 
   return ns;
 }
 
+ByNode<double> ms_by_node(const std::vector<int64_t>& ns) {
+  ByNode<double> out(ns.size());
+  for (NodeId n : out.ids()) out[n] = 1e-6 * double(ns[size_t(n)]);
+  return out;
+}
+
 void TimedNodes::add(const Program& program, const ByNode<double>& measured_ms,
                      const ByNode<double>& predicted_ms) {
   for (NodeId n : program.nodes.ids()) {

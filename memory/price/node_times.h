@@ -30,6 +30,9 @@ struct NodeTimes {
 // run while the machine was slower counts like any other. Empty without runs.
 std::vector<int64_t> typical_run(const std::vector<std::vector<int64_t>>& runs);
 
+// The same in milliseconds.
+ByNode<double> ms_by_node(const std::vector<int64_t>& ns);
+
 // Steps that were timed, summed up as NodeTimes.
 class TimedNodes {
  public:

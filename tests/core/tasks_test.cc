@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <set>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -34,6 +34,18 @@ TEST(RunTasks, WorkersRunAtTheSameTime) {
     while (here < 2) std::this_thread::yield();
   });
   EXPECT_EQ(here, 2);
+}
+
+// Whoever has something of its own for each worker counts on it.
+TEST(RunTasks, NoTwoThreadsAreTheSameWorker) {
+  for (const int workers : {1, 3}) {
+    std::vector<std::atomic<int>> busy(size_t(workers));
+    run_tasks(workers, 20, [&](int worker, size_t) {
+      EXPECT_EQ(++busy[size_t(worker)], 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      --busy[size_t(worker)];
+    });
+  }
 }
 
 TEST(RunTasks, OneWorkerIsTheCaller) {

@@ -131,9 +131,7 @@ NodeTimes AutoSteps::measured_times() {
     const std::vector<int64_t> typical = clock.typical();
     if (typical.empty()) continue;
     const Compiled& c = programs_.find(name)->compiled();
-    ByNode<double> ms(typical.size());
-    for (NodeId n : ms.ids()) ms[n] = double(typical[size_t(n)]) * 1e-6;
-    timed.add(c.program, ms, predict(c.program, profile(), &c.storages).node_ms);
+    timed.add(c.program, ms_by_node(typical), predict(c.program, profile(), &c.storages).node_ms);
   }
   return timed.times();
 }

@@ -110,12 +110,6 @@ double MeasuredStep::operator_ms(const ByNode<double>& node_ms, const OpDef& op)
   return sum;
 }
 
-ByNode<double> ms_by_node(const std::vector<int64_t>& ns) {
-  ByNode<double> out(ns.size());
-  for (NodeId n : out.ids()) out[n] = 1e-6 * double(ns[size_t(n)]);
-  return out;
-}
-
 Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds,
                      const std::function<void()>& also) {
   std::vector<std::vector<double>> ms(steps.size()), added(steps.size());

@@ -54,6 +54,4 @@ struct Alternated {
 Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds,
                      const std::function<void()>& also = {});
 
-ByNode<double> ms_by_node(const std::vector<int64_t>& ns);
-
 }  // namespace pal
