@@ -39,7 +39,7 @@ TEST(RunTasks, WorkersRunAtTheSameTime) {
 // Whoever has something of its own for each worker counts on it.
 TEST(RunTasks, NoTwoThreadsAreTheSameWorker) {
   for (const int workers : {1, 3}) {
-    std::vector<std::atomic<int>> busy(size_t(workers));
+    std::vector<std::atomic<int>> busy(static_cast<size_t>(workers));
     run_tasks(workers, 20, [&](int worker, size_t) {
       EXPECT_EQ(++busy[size_t(worker)], 1);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
