@@ -1,5 +1,6 @@
 // Runs of several processes, over MPI: the bits of one, signals, ranks that die, hang or were
-// started without MPI, and how runs of several ranks begin. Left out where this build has no MPI.
+// started without MPI, how runs of several ranks begin, and launchers that hang. Left out where
+// this build has no MPI.
 #include "tests/train/loop/mpi_runs.h"
 
 #include <dlfcn.h>
@@ -198,6 +199,52 @@ TEST(Launched, BySlurmWithoutPmixIsRefused) {
   // A batch script's own process is one.
   const int batch = std::system((begin + "0" + run).c_str());
   EXPECT_EQ(WEXITSTATUS(batch), 0) << read_file(folder.path() / "err.txt");
+}
+
+// A launcher of this name, found before MPI's: what it does before and after the one rank that it
+// starts. What `exec` makes of it has no child.
+class Launchers : public RunTest {
+ protected:
+  RunResult ranks(const std::string& before, const std::string& after) {
+    const fs::path folder = dir_ / "bin";
+    fs::create_directories(folder);
+    std::ofstream(folder / "mpirun") << "#!/bin/sh\n" << before << "\n" << after << "\n";
+    fs::permissions(folder / "mpirun", fs::perms::owner_all);
+    const Variable path("PATH", folder.string() + ":" + std::getenv("PATH"));
+    begun_ = std::chrono::steady_clock::now();
+    return pal({"train", "--config", "tiny.yaml", "--ranks", "2"});
+  }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begun_;
+};
+
+TEST_F(Launchers, ThatOutliveTheirRanksAreEnded) {
+  // One that is as deaf as a deadlock.
+  const RunResult hung = ranks("sleep 0.3", "trap '' TERM USR1; exec sleep 60");
+  EXPECT_EQ(hung.status, 1) << hung.err;
+  EXPECT_GT(seconds(), 4);
+  EXPECT_LT(seconds(), 15);
+  EXPECT_NE(hung.err.find("mpirun has not ended, though its ranks have"), std::string::npos)
+      << hung.err;
+}
+
+// Ranks that ended and that nobody has waited for are over, too.
+TEST_F(Launchers, ThatDoNotWaitForTheirRanksAreEnded) {
+  const RunResult hung = ranks("sleep 0.3 &", "exec sleep 60");
+  EXPECT_EQ(hung.status, 1) << hung.err;
+  EXPECT_LT(seconds(), 15);
+}
+
+TEST_F(Launchers, EndInTheirOwnTime) {
+  const RunResult slow = ranks("sleep 0.3", "exec sh -c 'sleep 6; exit 7'");
+  EXPECT_EQ(slow.status, 7) << slow.err;  // ranks run as long as this sleeps
+  const RunResult none = ranks("", "exec sleep 6");
+  EXPECT_EQ(none.status, 0) << none.err;  // none have begun yet
+  EXPECT_GT(seconds(), 5.5);
 }
 
 // Started by mpirun where the plug-in is not: not so many runs in one folder.
