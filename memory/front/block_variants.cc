@@ -2,12 +2,14 @@
 #include "memory/front/block_variants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "memory/front/block_count.h"
 #include "memory/recompute/region_cut.h"
 #include "memory/recompute/reruns.h"
+#include "memory/swap/trips.h"
 
 namespace pal {
 namespace {
@@ -97,6 +99,11 @@ class ListAnew {
   std::vector<CloneList::Clone> clones_;
 };
 
+// Over the link, each way; 0: there is none.
+double bytes_per_ms(const DeviceProfile& device) {
+  return 1e-3 * device.link * device.link_efficiency;
+}
+
 bool no_worse(const ChainVariant& a, const ChainVariant& b) {
   return a.kept <= b.kept && a.forward_peak <= b.forward_peak &&
          a.backward_peak <= b.backward_peak && a.forward_ms <= b.forward_ms &&
@@ -119,6 +126,7 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
     : view_(view),
       segments_(segments),
       node_ms_(node_ms),
+      device_(device),
       bordered_(view),
       border_of_(view.program.values.size(), kNone),
       rung_of_(segments.blocks()) {
@@ -135,7 +143,16 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
   chain_.blocks.resize(segments.blocks());
   for (size_t k = 0; k < segments.borders.size(); ++k) {
     chain_.blocks[k].border = segments.borders[k].bytes;
+    chain_.blocks[k].border_to_copy = copies_of(segments.borders[k].storages).to_copy;
     chain_.blocks[k].pass_ms = time_of(pass(int(k)));
+  }
+  std::vector<double> forward_ms(segments.blocks(), 0);
+  for (NodeId n : view.program.nodes.ids()) {
+    if (view.program.node(n).phase != Phase::forward) continue;
+    forward_ms[segments.block_of_forward(n)] += node_ms[n];
+  }
+  for (size_t k = 0; k < forward_ms.size(); ++k) {
+    chain_.blocks[k].carried = std::llround(forward_ms[k] * bytes_per_ms(device));
   }
   const Reach reach = expand(bordered_, kAnyNode);
   add_rung({.clones = {}, .needed = Choice(view.program.values.size(), 0)}, options, device);
@@ -177,6 +194,8 @@ void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
   const CountedStep step = count_step(rerun_clones(view_, asked).program, options, device);
   const BlockCounts count = count_blocks(view_, segments_, border_of_, step);
   const bool plain = rungs_.empty();
+  if (plain) least_copied_ = least_worth_copying(step.bytes);
+  rung.may_leave = may_leave(rung.kept);
   rungs_.push_back(std::move(rung));
   if (plain) {
     chain_.base = count.base;
@@ -187,8 +206,11 @@ void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
     ChainBlock& block = chain_.blocks[k];
     if (plain) block.base = counted.base;
     block.pass_peak = counted.forward_peak - chain_.base;  // of the last rung in the end
+    const Copies copies = copies_of(storages_of(rungs_.back().may_leave[k]));
     const ChainVariant variant{
         .kept = counted.kept,
+        .may_leave = std::min(counted.kept, copies.bytes),
+        .to_copy = copies.to_copy,
         .forward_peak = counted.forward_peak - counted.over_border - chain_.base,
         .backward_peak = counted.backward_peak,
         .forward_ms = time_of(closure(int(k), &rungs_.back().kept)),
@@ -233,16 +255,57 @@ std::vector<NodeId> BlockVariants::closure(int block, const ByValue<char>* kept)
 std::vector<NodeId> BlockVariants::pass(int block) const { return closure(block, nullptr); }
 
 std::vector<NodeId> BlockVariants::forward(int block, int variant) const {
-  return closure(block, &rungs_[size_t(rung_of_[size_t(block)][size_t(variant)])].kept);
+  return closure(block, &rung(block, variant).kept);
+}
+
+const BlockVariants::Rung& BlockVariants::rung(int block, int variant) const {
+  return rungs_[size_t(rung_of_[size_t(block)][size_t(variant)])];
 }
 
 std::vector<CloneList::Clone> BlockVariants::again(int block, int variant) const {
   std::vector<CloneList::Clone> clones;
-  for (const CloneList::Clone& clone :
-       rungs_[size_t(rung_of_[size_t(block)][size_t(variant)])].list.clones) {
+  for (const CloneList::Clone& clone : rung(block, variant).list.clones) {
     if (int(segments_.block_of_forward(clone.original)) == block) clones.push_back(clone);
   }
   return clones;
+}
+
+const std::vector<ValueId>& BlockVariants::may_leave(int block, int variant) const {
+  return rung(block, variant).may_leave[size_t(block)];
+}
+
+std::vector<std::vector<ValueId>> BlockVariants::may_leave(const ByValue<char>& kept) const {
+  std::vector<std::vector<ValueId>> values(segments_.blocks());
+  if (device_.link == 0) return values;
+  for (ValueId v : kept.ids()) {
+    if (!kept[v] || view_.storage_bytes[view_.storage[v]] < least_copied_) continue;
+    const NodeId maker = view_.program.value(v).producer;
+    if (view_.program.node(maker).phase != Phase::forward) continue;
+    values[segments_.block_of_forward(maker)].push_back(v);
+  }
+  return values;
+}
+
+// Each once.
+std::vector<StorageId> BlockVariants::storages_of(const std::vector<ValueId>& values) const {
+  std::vector<StorageId> storages;
+  for (ValueId v : values) storages.push_back(view_.storage[v]);
+  std::sort(storages.begin(), storages.end());
+  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
+  return storages;
+}
+
+BlockVariants::Copies BlockVariants::copies_of(const std::vector<StorageId>& storages) const {
+  Copies copies;
+  if (device_.link == 0) return copies;
+  double ms = 0;
+  for (const StorageId s : storages) {
+    const int64_t bytes = view_.storage_bytes[s];
+    copies.bytes += bytes;
+    ms += time_ms({.bytes = double(bytes), .host_bytes = double(bytes)}, device_);
+  }
+  copies.to_copy = std::llround(ms * bytes_per_ms(device_));
+  return copies;
 }
 
 double BlockVariants::time_of(const std::vector<NodeId>& nodes) const {

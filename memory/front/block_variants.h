@@ -34,22 +34,34 @@ class BlockVariants {
   std::vector<NodeId> forward(int block, int variant) const;
   // What gradients of the block run again beside what the variant keeps.
   std::vector<CloneList::Clone> again(int block, int variant) const;
+  // What a variant keeps and may leave for the host: no bits, nothing small. None without a link.
+  const std::vector<ValueId>& may_leave(int block, int variant) const;
 
  private:
   struct Rung {
     CloneList list;
     ByValue<char> kept;  // of blocks, read after the forward phase as they are
+    std::vector<std::vector<ValueId>> may_leave = {};  // of these, by block
+  };
+  struct Copies {
+    int64_t bytes = 0, to_copy = 0;  // as in chain.h
   };
   bool is_new(const CloneList& list) const;
+  const Rung& rung(int block, int variant) const;
+  std::vector<std::vector<ValueId>> may_leave(const ByValue<char>& kept) const;
   void add_rung(CloneList list, const CompileOptions& options, const DeviceProfile& device);
   std::vector<NodeId> closure(int block, const ByValue<char>* kept) const;
+  std::vector<StorageId> storages_of(const std::vector<ValueId>& values) const;
+  Copies copies_of(const std::vector<StorageId>& storages) const;
   double time_of(const std::vector<NodeId>& nodes) const;
 
   const StepView& view_;
   const Segments& segments_;
   const ByNode<double>& node_ms_;
+  const DeviceProfile& device_;
   StepView bordered_;       // borders pinned, and what no block has
   ByValue<int> border_of_;  // kNone: of none
+  int64_t least_copied_ = 0;
   std::vector<Rung> rungs_;
   std::vector<double> plain_ms_;           // by block: as recorded
   std::vector<std::vector<int>> rung_of_;  // by block and variant

@@ -12,11 +12,18 @@
 //     keep v  F(s,v) + C(e+1, t, m - kept(s,v) - border(e)) + R(s,v), of the blocks s..e
 //     split   pass(s..j-1) + C(j, t, m - border(j-1)) + C(s, j-1, m)
 //
+// With a link, what a block keeps in the forward pass and the border that it reads may leave for
+// the host until the gradients are due. Then they are not among what follows, but for what the link
+// has not carried yet (the backlog), which is held beside all: it grows by what leaves, and shrinks
+// by what the link carries while a block runs. What comes back must be there when gradients are
+// due, so that the same bytes wait, the other way round, while gradients run. Copies take no time.
+//
 // F: running the block again so that variant v has what it keeps; R: what its gradients run again
 // of the block; pass: making the border alone. In the forward pass F and pass take no time. Where
 // bytes do not suffice for what runs, a choice does not exist; of a pass, every block but the first
 // also holds the border that it reads. Beaumont et al. 2019 (optimal
-// checkpointing for heterogeneous chains, rotor), with variants as in Rockmate (Zhao et al. 2023).
+// checkpointing for heterogeneous chains, rotor), with variants as in Rockmate (Zhao et al. 2023)
+// and copies as in POFO (Beaumont et al. 2021), which lets compute wait for them.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -27,6 +34,8 @@ namespace pal {
 // Peaks are bytes alive beside all that earlier blocks keep and the border that the block reads.
 struct ChainVariant {
   int64_t kept = 0;           // between the block's forward and backward pass
+  int64_t may_leave = 0;      // of these, for the host
+  int64_t to_copy = 0;        // then, by the link: these, and what a copy costs beyond its bytes
   int64_t forward_peak = 0;   // less Chain::base
   int64_t backward_peak = 0;  // with what is kept
   double forward_ms = 0;      // F
@@ -40,7 +49,9 @@ struct ChainBlock {
   int64_t border = 0;                  // what it makes for the next block; 0 of the last
   int64_t pass_peak = 0;               // of making it, less Chain::base
   double pass_ms = 0;
-  int64_t base = 0;  // alive when its gradients are due, beside all that blocks keep
+  int64_t base = 0;            // alive when its gradients are due, beside all that blocks keep
+  int64_t border_to_copy = 0;  // as a variant's
+  int64_t carried = 0;         // by the link while it runs, each way; all 0: nothing leaves
 };
 
 struct Chain {
@@ -57,18 +68,21 @@ struct ChainStep {
   } kind = Kind::keep;
   int first = 0, last = 0, until = 0, variant = 0;
   int rest = -1, before = -1;  // ChainPlan::steps; -1: none
+  // On the host while `rest` runs: what the variant keeps, and the border that block `first` reads.
+  bool kept_leaves = false, border_leaves = false;
 };
 
 struct ChainPlan {
   std::vector<ChainStep> steps;  // the first is the whole
   int64_t bytes = 0;             // the peak, by the chain's own bytes
   double added_ms = 0;
+  int64_t copied = 0;  // each way
 };
 
 // The best plans for up to `most` budgets of the chain, a geometric grid from the least that any
 // plan takes to what is needed without reruns, each once; ascending in bytes. Bytes count in
 // `slots` of that range, rounded to the nearest, so a plan may be a little off its budget; its own
-// bytes are exact sums.
+// bytes are exact sums. With a link: first those without copies, then so many with.
 std::vector<ChainPlan> plan_chain(const Chain& chain, int most, int slots = 800);
 
 // What a plan comes to: its bytes and time, from its steps.

@@ -1,4 +1,4 @@
-// From the plan of a chain to a list of reruns.
+// From the plan of a chain to a list of reruns and what leaves.
 #include "memory/front/deep.h"
 
 #include <algorithm>
@@ -43,6 +43,10 @@ class VariantSets {
   std::vector<CloneList::Clone> again(int block, int variant) const {
     const Source& from = source(block, variant);
     return sets_[from.set]->variants.again(from.block, from.variant);
+  }
+  std::vector<ValueId> may_leave(int block, int variant) const {
+    const Source& from = source(block, variant);
+    return sets_[from.set]->variants.may_leave(from.block, from.variant);
   }
 
  private:
@@ -147,30 +151,59 @@ class RerunList {
   std::vector<CloneList::Clone> list_;
 };
 
+std::vector<ValueId> values_of(const StepView& view, const std::vector<StorageId>& storages) {
+  std::vector<ValueId> values;
+  for (ValueId v : view.storage.ids()) {
+    if (std::count(storages.begin(), storages.end(), view.storage[v]) > 0) values.push_back(v);
+  }
+  return values;
+}
+
+std::vector<ValueId> away_of(const StepView& view, const Segments& segments,
+                             const VariantSets& variants, const ChainPlan& plan) {
+  std::vector<ValueId> away;
+  const auto add = [&](const std::vector<ValueId>& values) {
+    away.insert(away.end(), values.begin(), values.end());
+  };
+  for (const ChainStep& step : plan.steps) {
+    if (step.kept_leaves) add(variants.may_leave(step.first, step.variant));
+    if (step.border_leaves) {
+      add(values_of(view, segments.borders[size_t(step.first - 1)].storages));
+    }
+  }
+  return away;
+}
+
 }  // namespace
 
-std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& options,
-                                 const DeviceProfile& device, int budgets) {
+DeepPlans deep_plans(const Program& program, const CompileOptions& options,
+                     const DeviceProfile& device, int budgets) {
   RecomputeOptions asked = options.recompute_options;
   asked.heavy = std::numeric_limits<double>::infinity();
   const Program parts = before_clones(program, options);
   const StepView view(parts, asked);
   const ByNode<double> node_ms = predict(parts, device).node_ms;
   const Segments segments = find_segments(view, node_ms, kMostBlocks);
-  std::vector<DeepPlan> plans;
+  DeepPlans plans;
   if (segments.borders.empty()) return plans;
   const VariantSets variants(view, segments, node_ms, options, device);
   const double plain_ms = count_step(parts, options, device).times.step_ms;
   for (const ChainPlan& chosen : plan_chain(variants.chain(), budgets)) {
     DeepPlan plan{.reruns = RerunList(view, segments, variants, chosen).run(),
+                  .away = away_of(view, segments, variants, chosen),
                   .claimed = chosen.bytes};
     asked.reruns = plan.reruns;
     const CountedStep step = count_step(rerun_clones(view, asked).program, options, device);
-    plan.bytes = step.bytes, plan.least = std::min(plan.claimed, plan.bytes);
+    const bool copies = !plan.away.empty();
+    plan.bytes = step.bytes,
+    plan.least = copies ? plan.claimed : std::min(plan.claimed, plan.bytes);
     plan.ms = step.times.step_ms, plan.added_ms = plan.ms - plain_ms;
-    plans.push_back(std::move(plan));
+    (copies ? plans.with_copies : plans.alone).push_back(std::move(plan));
   }
-  return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::least);
+  for (std::vector<DeepPlan>* each : {&plans.alone, &plans.with_copies}) {
+    *each = unbeaten(std::move(*each), &DeepPlan::ms, &DeepPlan::least);
+  }
+  return plans;
 }
 
 }  // namespace pal

@@ -35,6 +35,9 @@ constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
 
+// Segments that copy take so many times the bytes that they claim: copies come later than claimed.
+constexpr double kRoomForCopies = 1.04;
+
 // Of the plans found, those of the fewest bytes are tried with copies planned for so many sizes
 // between theirs and the floor; in all so many times, fewer in steps of many nodes.
 constexpr int kSwappedSizes = 6, kFewestSwapped = 4, kMostSwapped = 18;
@@ -107,17 +110,21 @@ class Pool {
     }
     // What asks for no plan that is placed.
     std::vector<Chosen> chosen;
-    std::vector<DeepPlan> deep;
+    DeepPlans deep;
     std::vector<Family> each_alone = techniques(plain_, copies_);
-    judge_.judge(each_alone, {[&] { chosen = choices(front.floor.bytes); },
-                              [&] { deep = deep_plans(recorded_, plain_, *plain_.profile); }});
+    judge_.judge(each_alone,
+                 {[&] { chosen = choices(front.floor.bytes); },
+                  [&] { deep = deep_plans(recorded_, plain_, link_for_copies(plain_)); }});
     add_chosen(std::move(chosen));
     place_pool();
-    add_deep(std::move(deep));
+    add_deep(deep.alone);
     place_pool();
     place_again();
     if (copies_) add_swapped(front.floor.bytes);
     place_pool();
+    add_deep_with_copies(deep.with_copies);
+    place_pool();
+    place_again();
     add_judged(std::move(each_alone));
     if (choices_.lossy) judge_and_add(rounded(plain_, found()));
     for (const Candidate& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
@@ -236,17 +243,32 @@ class Pool {
     judge_and_add(std::move(families));
   }
 
-  void add_deep(std::vector<DeepPlan> plans) {
+  CompileOptions options_of(const DeepPlan& plan) const {
+    CompileOptions options = plain_;
+    options.recompute = Recompute::reruns, options.place_effort = kGreedily;
+    options.recompute_options.reruns = plan.reruns;
+    return options;
+  }
+  void add_deep(const std::vector<DeepPlan>& plans) {
     std::vector<Family> families;
-    CompileOptions deep = plain_;
-    deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
-    for (DeepPlan& plan : plans) {
+    for (const DeepPlan& plan : plans) {
       // What passes make of it is not far from that.
       const Candidate about{.alive = foreign_ + int64_t(kFarBelow * double(plan.least)),
                             .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
       if (is_beaten(about)) continue;
-      deep.recompute_options.reruns = std::move(plan.reruns);
-      families.push_back(alone({.options = deep, .from = "segments"}));
+      families.push_back(alone({.options = options_of(plan), .from = "segments"}));
+    }
+    judge_and_add(std::move(families));
+  }
+  void add_deep_with_copies(const std::vector<DeepPlan>& plans) {
+    std::vector<Family> families;
+    for (const DeepPlan& plan : plans) {
+      // By the queues copies come later than claimed, and no plan is better than claimed.
+      if (is_beaten({.alive = foreign_ + plan.least, .ms = plain_ms_ + plan.added_ms})) continue;
+      CompileOptions options = options_of(plan);
+      options.swap = {.method = Swap::planned, .chosen = plan.away};
+      options.budget = foreign_ + int64_t(kRoomForCopies * double(plan.least));
+      families.push_back(alone({.options = std::move(options), .from = "segments, copied"}));
     }
     judge_and_add(std::move(families));
   }
@@ -285,8 +307,8 @@ class Pool {
     if (!greedily || !is_above(point.bytes, each.alive)) each.passed.reset();
     placed_.push_back({std::move(point), each.alive, std::move(each.passed)});
   }
-  static bool is_above(int64_t bytes, int64_t alive) {
-    return double(bytes) > (1 + kWorthBytes) * double(alive);
+  bool is_above(int64_t bytes, int64_t alive) const {
+    return double(bytes - foreign_) > (1 + kWorthBytes) * double(alive - foreign_);
   }
 
   // The fastest first. What does not matter in view of others will not in view of more.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "memory/compile.h"
 #include "memory/front/segments.h"
 #include "memory/pass.h"
+#include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -135,7 +137,7 @@ TEST(Deep, ReachesFarBelowAndKeepsItsClaims) {
   const int64_t whole = least_bytes(step, cache, layout, base);
   Program recorded = step;
   for (ValueId v : recorded.values.ids()) recorded.value(v).origin = v;
-  const std::vector<DeepPlan> plans = deep_plans(recorded, base, *base.profile);
+  const std::vector<DeepPlan> plans = deep_plans(recorded, base, *base.profile).alone;
   ASSERT_GT(plans.size(), 5u);
   int64_t least = whole;
   int twice = 0;
@@ -166,7 +168,9 @@ TEST(Deep, AClaimBelowTheCountHolds) {
   for (ValueId v : step.values.ids()) step.value(v).origin = v;
   int above = 0, beaten_by_count = 0;
   const DeepPlan* faster = nullptr;
-  const std::vector<DeepPlan> plans = deep_plans(step, base, *base.profile);
+  const DeepPlans found = deep_plans(step, base, *base.profile);
+  EXPECT_TRUE(found.with_copies.empty());  // the card has no link
+  const std::vector<DeepPlan>& plans = found.alone;
   for (const DeepPlan& plan : plans) {
     EXPECT_EQ(plan.least, std::min(plan.claimed, plan.bytes));
     above += plan.bytes > plan.claimed;
@@ -178,31 +182,84 @@ TEST(Deep, AClaimBelowTheCountHolds) {
   EXPECT_GT(beaten_by_count, 0);
 }
 
+CompileOptions on_linked_card() {
+  CompileOptions options = on_small_card();
+  options.profile->link = 1e7;
+  return options;
+}
+CompileOptions options_of(const DeepPlan& plan, CompileOptions options) {
+  options.recompute = Recompute::reruns, options.recompute_options.reruns = plan.reruns;
+  if (plan.away.empty()) return options;
+  options.swap = {.method = Swap::planned, .chosen = plan.away};
+  options.budget = plan.least + plan.least / 25;
+  return options;
+}
+
+// Copies come later than the chain says, and not by much.
+TEST(Deep, CopiesTakeAboutWhatTheyClaim) {
+  KernelCache cache{Device{}};
+  const CompileOptions base = on_linked_card();
+  Program step = residual_chain(12);
+  for (ValueId v : step.values.ids()) step.value(v).origin = v;
+  const StateLayout layout(step);
+  const Compiled recorded = compile(step, cache, layout, base);
+  const Bits expected = bits_of(recorded);
+  const DeepPlans plans = deep_plans(step, base, *base.profile);
+  ASSERT_GT(plans.with_copies.size(), 5u);
+  int within = 0, fast = 0;
+  for (const DeepPlan& plan : plans.with_copies) {
+    const CompileOptions options = options_of(plan, base);
+    const Compiled c = compile(step, cache, layout, options);
+    ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << plan.least;
+    within += peak_bytes(c.program, {}, storage_options(options)) <= *options.budget;
+    fast += predict(c.program, *base.profile, &c.storages).step_ms <= 1.05 * plan.ms;
+  }
+  const auto size = int(plans.with_copies.size());
+  EXPECT_EQ(within, size);
+  EXPECT_GE(fast, size - size / 10);
+  // Faster than what takes as many bytes by reruns alone.
+  int slower = 0;
+  for (const DeepPlan& plan : plans.alone) {
+    if (plan.added_ms < 0.1 || plan.least < plans.with_copies.back().least) continue;
+    ++slower;
+    EXPECT_TRUE(std::any_of(
+        plans.with_copies.begin(), plans.with_copies.end(),
+        [&](const DeepPlan& other) { return other.least <= plan.least && other.ms < plan.ms; }))
+        << plan.least;
+  }
+  EXPECT_GT(slower, 5);
+}
+
 // Steps with borders by chance, or without: the same bits, and the same plans each time.
 TEST(Deep, SameBitsOnRandomNetworks) {
   KernelCache cache{Device{}};
-  const CompileOptions base = on_small_card();
-  int some = 0;
+  int some = 0, copied = 0;
   const uint64_t networks = networks_asked(30);
   for (uint64_t seed = 0; seed < networks; ++seed) {
+    const CompileOptions base = seed % 2 ? on_linked_card() : on_small_card();
     Program step = random_network(seed, {.layers = 8 + int(seed % 12), .batch = 16, .width = 16});
     for (ValueId v : step.values.ids()) step.value(v).origin = v;
     const StateLayout layout(step);
-    const std::vector<DeepPlan> plans = deep_plans(step, base, *base.profile, 6);
-    const std::vector<DeepPlan> again = deep_plans(step, base, *base.profile, 6);
+    const auto found = [&] {
+      DeepPlans plans = deep_plans(step, base, *base.profile, 6);
+      std::vector<DeepPlan> all = std::move(plans.alone);
+      std::move(plans.with_copies.begin(), plans.with_copies.end(), std::back_inserter(all));
+      return all;
+    };
+    const std::vector<DeepPlan> plans = found(), again = found();
     ASSERT_EQ(plans.size(), again.size());
     if (plans.empty()) continue;
     const Bits expected = bits_of(compile(step, cache, layout, base));
     for (size_t i = 0; i < plans.size(); ++i) {
       ASSERT_EQ(plans[i].reruns, again[i].reruns) << seed;
-      some += !plans[i].reruns.empty();
-      CompileOptions options = base;
-      options.recompute = Recompute::reruns, options.recompute_options.reruns = plans[i].reruns;
-      ASSERT_EQ(difference_of(step, expected, bits_of(compile(step, cache, layout, options))), "")
-          << "seed " << seed << " plan " << i;
+      ASSERT_EQ(plans[i].away, again[i].away) << seed;
+      some += !plans[i].reruns.empty(), copied += !plans[i].away.empty();
+      const Compiled c = compile(step, cache, layout, options_of(plans[i], base));
+      ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << "seed " << seed << " plan " << i;
     }
   }
   EXPECT_GT(some, 10);
+  EXPECT_GT(copied, 10);
 }
 
 TEST(Deep, NoBordersNoPlans) {
@@ -210,8 +267,8 @@ TEST(Deep, NoBordersNoPlans) {
   Builder b;
   Val x = b.input("x", {Shape{64, 8}});
   b.output("y", tanh(x));  // no backward phase
-  EXPECT_TRUE(deep_plans(b.take(), base, *base.profile).empty());
-  EXPECT_TRUE(deep_plans(Program{}, base, *base.profile).empty());
+  EXPECT_TRUE(deep_plans(b.take(), base, *base.profile).alone.empty());
+  EXPECT_TRUE(deep_plans(Program{}, base, *base.profile).alone.empty());
 }
 
 }  // namespace
