@@ -94,8 +94,9 @@ class ChainTables {
   }
   // What waits for the link behind what a way does with blocks from s on.
   int backlog_after(int backlog, int s, const Way& way) const {
-    const int carried = take(carried_[size_t(way.next)]) - take(carried_[size_t(s)]);
-    return std::max(0, backlog + way.leaves - carried);
+    const auto before = [&](int block) { return (carried_[size_t(block)] + slot_ / 2) / slot_; };
+    const int64_t carried = before(way.next) - before(s);  // a fast link's are more than an int's
+    return int(std::max<int64_t>(0, backlog + way.leaves - carried));
   }
 
   void fill_again() {
@@ -178,6 +179,7 @@ class ChainTables {
     float* const ms = out.ms.data() + size_t(backlog) * size_t(slots_);
     int* const which = out.way.data() + size_t(backlog) * size_t(slots_);
     const int from = std::max({way.need + backlog, way.taken, 0});
+    if (from >= slots_) return;
     // More than all free slots are as good as all.
     const int all = std::clamp(slots_ + way.taken, from, slots_);
     const int taken = way.taken;

@@ -255,6 +255,31 @@ TEST(Chains, BordersAreRebuiltFromEarlierOnes) {
   }
 }
 
+// What leaves a link without an end is nowhere.
+TEST(Chains, AFastLinkCarriesAll) {
+  pal::Chain chain;
+  for (int k = 0; k < 6; ++k) {
+    chain.blocks.push_back({.variants = {{.kept = 5,
+                                          .may_leave = 5,
+                                          .to_copy = 5,
+                                          .forward_peak = 5,
+                                          .backward_peak = 6,
+                                          .forward_ms = 1}},
+                            .border = k < 5 ? 1 : 0,
+                            .pass_peak = 1,
+                            .pass_ms = 1,
+                            .base = 1,
+                            .border_to_copy = 1,
+                            .carried = int64_t{1} << 60});
+  }
+  const std::vector<ChainPlan> plans = plan_chain(chain, 100, 1000);
+  const auto free = std::find_if(plans.begin(), plans.end(), [](const ChainPlan& plan) {
+    return plan.added_ms == 0 && plan.copied > 0;
+  });
+  ASSERT_NE(free, plans.end());
+  EXPECT_EQ(free->bytes, 7);  // a block and its border
+}
+
 TEST(Chains, NothingToPlan) {
   EXPECT_TRUE(plan_chain({}, 10).empty());
   const pal::Chain one{.blocks = {{.variants = {{.backward_peak = 3}}}}};
