@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -34,9 +33,10 @@ void pass_on(int) {
   if (launcher > 0) kill(launcher, SIGUSR1);
 }
 
-constexpr std::chrono::milliseconds kLook{
-    50};                                      // between two looks at what the launcher has started
-constexpr std::chrono::seconds kPatience{5};  // for a launcher that has no ranks any more
+// Between two looks at what the launcher has started, and for a launcher that has no ranks any
+// more.
+constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::seconds kPatience{5};
 
 // A process that has ended and that nobody has asked for its exit code runs no more.
 bool runs(pid_t process) {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "memory/front/pool.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/front/chain_network.h"
 #include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
@@ -154,6 +155,28 @@ TEST(Front, CopiesReachBelowWhatRunsAgain) {
               "");
   }
   EXPECT_GT(below, 0);
+}
+
+// Blocks whose borders and maps leave for the host are among a front's plans, with the same bits.
+TEST(Front, HasSegmentsThatCopy) {
+  KernelCache cache{Device{}};
+  int copied = 0;
+  for (uint64_t seed = 0; seed < 6 && copied < 3; ++seed) {
+    const Program step = chain_network(seed, {.layers = 24});
+    const StateLayout layout(step);
+    const CompileOptions base = on_card(1e7);
+    const Bits expected = bits_of(compile(step, cache, layout, base));
+    for (const FrontPoint& point : make_front(step, cache, layout, base).points) {
+      if (point.from != "segments, copied") continue;
+      ++copied;
+      const Compiled c = compile(step, cache, layout, point.options);
+      EXPECT_EQ(c.plan.device().bytes, point.bytes) << seed;
+      EXPECT_EQ(c.time->step_ms, point.step_ms) << seed;
+      EXPECT_GT(point.offloaded, 0) << seed;
+      EXPECT_EQ(difference_of(step, expected, bits_of(c)), "") << seed;
+    }
+  }
+  EXPECT_GT(copied, 0);
 }
 
 // Beside state of other programs there are the same plans: for its bytes more, about as fast.
