@@ -99,11 +99,6 @@ class ListAnew {
   std::vector<CloneList::Clone> clones_;
 };
 
-// Over the link, each way; 0: there is none.
-double bytes_per_ms(const DeviceProfile& device) {
-  return 1e-3 * device.link * device.link_efficiency;
-}
-
 bool no_worse(const ChainVariant& a, const ChainVariant& b) {
   return a.kept <= b.kept && a.forward_peak <= b.forward_peak &&
          a.backward_peak <= b.backward_peak && a.forward_ms <= b.forward_ms &&
@@ -152,7 +147,7 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
     forward_ms[segments.block_of_forward(n)] += node_ms[n];
   }
   for (size_t k = 0; k < forward_ms.size(); ++k) {
-    chain_.blocks[k].carried = std::llround(forward_ms[k] * bytes_per_ms(device));
+    chain_.blocks[k].carried = std::llround(forward_ms[k] * link_bytes_per_ms(device));
   }
   const Reach reach = expand(bordered_, kAnyNode);
   add_rung({.clones = {}, .needed = Choice(view.program.values.size(), 0)}, options, device);
@@ -304,7 +299,7 @@ BlockVariants::Copies BlockVariants::copies_of(const std::vector<StorageId>& sto
     copies.bytes += bytes;
     ms += time_ms({.bytes = double(bytes), .host_bytes = double(bytes)}, device_);
   }
-  copies.to_copy = std::llround(ms * bytes_per_ms(device_));
+  copies.to_copy = std::llround(ms * link_bytes_per_ms(device_));
   return copies;
 }
 

@@ -7,6 +7,7 @@
 
 #include "memory/linear/best_prices.h"
 #include "memory/passes/parts.h"
+#include "memory/swap/trips.h"
 
 namespace pal {
 namespace {
@@ -28,10 +29,6 @@ Program with_own_origins(Program program) {
   return program;
 }
 
-double link_of(const DeviceProfile& device) {
-  return device.link > 0 ? 1e-3 * device.link * device.link_efficiency : 0;
-}
-
 }  // namespace
 
 Bound::Bound(const Program& recorded, const StateLayout& layout, const CompileOptions& options,
@@ -39,7 +36,7 @@ Bound::Bound(const Program& recorded, const StateLayout& layout, const CompileOp
     : parts_(with_own_origins(what.any_order ? split_parts(recorded) : recorded)),
       times_(least_times(recorded, parts_, options, device, what.bits)),
       graph_(parts_, layout, times_, what),
-      link_(link_of(device)) {
+      link_(link_bytes_per_ms(device)) {
   for (const double ms : times_.once) least_ms_ += ms;
   const auto& sure = link_ > 0 ? graph_.touched() : graph_.fixed();
   for (const int64_t bytes : sure) least_bytes_ = std::max(least_bytes_, bytes);

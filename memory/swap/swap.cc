@@ -274,7 +274,7 @@ double link_bound_ms(const Program& p, const SwapGoal& goal) {
   const Storages storages = assign_storages(p, goal.workspace, goal.storages);
   const Prediction times = predict(p, goal.device, &storages);
   const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
-  const double rate = 1e-3 * goal.device.link * goal.device.link_efficiency;  // bytes/ms
+  const double rate = link_bytes_per_ms(goal.device);
   double most = 0;
   for (NodeId n : p.nodes.ids()) {
     const double over = double(live[size_t(start_of(n))] - *goal.budget) / rate;

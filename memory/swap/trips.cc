@@ -74,6 +74,10 @@ std::vector<SwapUnit> swap_units(const Program& p, int64_t least) {
 
 int64_t least_worth_copying(int64_t peak) { return std::min(kLeastCopied, peak / kLeastPart); }
 
+double link_bytes_per_ms(const DeviceProfile& device) {
+  return 1e-3 * device.link * device.link_efficiency;
+}
+
 double copy_ms(const Program& p, const SwapUnit& unit, const DeviceProfile& device) {
   double ms = 0;
   for (ValueId v : unit.copied) {

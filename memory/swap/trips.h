@@ -33,6 +33,8 @@ std::vector<SwapUnit> swap_units(const Program& program, int64_t least);
 // Fewer bytes are not worth a copy in a step of so many at its peak.
 int64_t least_worth_copying(int64_t peak);
 
+// What the device's link carries one way; 0: there is none.
+double link_bytes_per_ms(const DeviceProfile& device);
 // One way: a copy for each value.
 double copy_ms(const Program& program, const SwapUnit& unit, const DeviceProfile& device);
 
