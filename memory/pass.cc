@@ -131,6 +131,9 @@ class Driver {
       }
       Passed then = prepared(std::move(*made), cache_);
       then.dense_maps = now.dense_maps;
+      if (pass.keep == Keep::if_within_budget && is_limited()) {
+        return within_budget(std::move(report), rest, std::move(now), std::move(then));
+      }
       if (pass.keep != Keep::if_final_peak_not_higher) {
         if (const Raised raised = raised_by(pass.keep, now, then)) {
           undo(std::move(report), now, raised, "");
@@ -154,6 +157,25 @@ class Driver {
   }
 
  private:
+  // A manager drops what it finds no room for.
+  bool is_limited() const { return options_.budget && options_.dynamic.manager == Manager::fixed; }
+
+  // What the rest of the list makes of the program with what a pass did, or without it where that
+  // alone is within the budget, or needs less.
+  Passed within_budget(PassReport report, std::span<const Pass> rest, Passed without, Passed with) {
+    with.reports = without.reports;
+    PassReport kept = report;
+    add(std::move(kept), without, with, with);
+    with = run(rest, std::move(with));
+    const int64_t after = peak_of(with, options_);
+    if (after <= *options_.budget) return with;
+    Passed last = run(rest, without);
+    const Raised raised{peak_of(last, options_), after};
+    if (!raised) return with;
+    undo(std::move(report), without, raised, "after the passes that follow ");
+    return run(rest, std::move(without));
+  }
+
   // Of the many plans of a planner each is judged with early updates alone: they are nearly all
   // that an order lowers, and a planner has the next plan where one comes out high.
   int64_t final_peak(std::span<const Pass> rest, const Program& program) const {

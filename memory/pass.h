@@ -58,6 +58,7 @@ inline bool is_card(const PassContext& context) {
 // When the driver keeps what a pass made; else the program stays as it was, and the report says so.
 enum class Keep : uint8_t {
   always,
+  if_within_budget,  // or no higher
   if_peak_not_higher,
   if_scheduled_peak_not_higher,
   if_final_peak_not_higher,  // the rest of the list is tried with it and without it

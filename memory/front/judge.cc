@@ -18,9 +18,10 @@ int processors_of(const Device& device) {
 }  // namespace
 
 Judge::Judge(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-             const DeviceProfile& device)
+             const DeviceProfile& device, std::optional<int> workers)
     : recorded_(recorded), layout_(layout), device_(device) {
-  for (int i = 0; i < processors_of(cache.device()); ++i) caches_.emplace_back(cache, turn_);
+  const int count = workers.value_or(processors_of(cache.device()));
+  for (int i = 0; i < count; ++i) caches_.emplace_back(cache, turn_);
 }
 
 Candidate Judge::judged(Candidate one) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/prepare.h"
@@ -13,9 +14,10 @@ namespace pal {
 
 class Judge {
  public:
-  // All of them outlive it. Nobody asks `cache` while it judges.
+  // All of them outlive it. Nobody asks `cache` while it judges. Without a number of workers, as
+  // many as the device's processors.
   Judge(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-        const DeviceProfile& device);
+        const DeviceProfile& device, std::optional<int> workers = {});
   Judge(const Judge&) = delete;
   Judge& operator=(const Judge&) = delete;
 

@@ -84,14 +84,14 @@ void bound(Front& front, const Program& recorded, const StateLayout& layout,
 class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-       const CompileOptions& options, const FrontChoices& choices)
+       const CompileOptions& options, const FrontChoices& choices, std::optional<int> workers)
       : recorded_(recorded),
         cache_(cache),
         layout_(layout),
         plain_(without_techniques(options)),
         choices_(choices),
         copies_(copies(plain_)),
-        judge_(recorded_, cache, layout, *plain_.profile) {
+        judge_(recorded_, cache, layout, *plain_.profile, workers) {
     for (ValueId v : recorded_.values.ids()) recorded_.value(v).origin = v;
   }
 
@@ -388,7 +388,8 @@ const FrontPoint* Front::pick(const FrontLimits& limits) const {
 }
 
 Front make_front(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                 const CompileOptions& options, const FrontChoices& choices) {
+                 const CompileOptions& options, const FrontChoices& choices,
+                 std::optional<int> workers) {
   if (options.dynamic.manager != Manager::fixed) {
     throw UsageError("[front] memory.manager: " + name_of(options.dynamic.manager) +
                      " decides while it plans; leave it out");
@@ -399,11 +400,11 @@ Front make_front(const Program& recorded, KernelCache& cache, const StateLayout&
   const Program& step = wider ? *wider : recorded;
   CompileOptions plain = without_techniques(options);
   if (!plain.profile) plain.profile = priced_device(options);
-  Front front = Pool(step, cache, layout, plain, choices).run();
+  Front front = Pool(step, cache, layout, plain, choices, workers).run();
   if (plain.host_budget && copies(plain)) {
     CompileOptions without = plain;
     without.host_budget = 0;
-    Front other = Pool(step, cache, layout, without, choices).run();
+    Front other = Pool(step, cache, layout, without, choices, workers).run();
     for (FrontPoint& point : other.points) {
       point.options.host_budget = plain.host_budget;  // there is nothing to limit
       front.points.push_back(std::move(point));

@@ -12,6 +12,7 @@
 // for what was picked, the front of a host_budget says what else there is.
 #pragma once
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,10 @@ CompileOptions without_techniques(CompileOptions options);
 // recomputation, encodings, swapping and a budget does not count. With a host_budget copies take no
 // more, and what there is without copies is among the points; at 0 nothing is copied. Without a
 // profile, times are those of the card that echo goes by. UsageError where a dynamic manager is
-// asked for.
+// asked for. `workers`: threads that plan, which changes nothing of the front; without it, as many
+// as the device's processors.
 Front make_front(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                 const CompileOptions& options, const FrontChoices& choices = {});
+                 const CompileOptions& options, const FrontChoices& choices = {},
+                 std::optional<int> workers = {});
 
 }  // namespace pal

@@ -129,6 +129,18 @@ struct Tally {
   int compiled = 0, refused = 0, again = 0, copies = 0, queues = 0, managed = 0, of_fronts = 0;
 };
 
+// Where the values end that lie highest. A workspace may lie above them.
+int64_t end_of_values(const Compiled& c) {
+  int64_t end = 0;
+  for (const StorageId s : c.storages.list.ids()) {
+    const Storage& storage = c.storages[s];
+    if (storage.space != Space::device || storage.workspace_of != kNone || !storage.counted)
+      continue;
+    end = std::max(end, c.plan.offset[s] + align_up(storage.bytes));
+  }
+  return end;
+}
+
 // Either with poison, or to see how far bytes are touched: as far as the plan says, and no further.
 void expect_as_recorded(const Program& step, const Bits& expected, const Compiled& c, bool poison,
                         Tally& tally) {
@@ -141,8 +153,9 @@ void expect_as_recorded(const Program& step, const Bits& expected, const Compile
   if (!poison) {
     ASSERT_LE(memory.recorded_peak(), c.plan.device().bytes);
     // A manager may move a workspace away before its node runs: nobody touches the place it had.
+    // Nor need a kernel touch the end of its workspace.
     if (!c.dynamic) {
-      ASSERT_EQ(memory.recorded_peak(), c.plan.device().bytes);
+      ASSERT_GE(memory.recorded_peak(), end_of_values(c));
     }
   }
   ++tally.compiled;

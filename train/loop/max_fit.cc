@@ -288,9 +288,14 @@ std::string batch_advice(const Task& task, const Config& config, std::pair<int64
   // What placement may need beyond the bound is kept free.
   const int64_t capacity = (*config.memory.budget)->bytes / 100 * 99;
   Prober prober(task, config, bucket, kBatchKey, capacity, {}, least);
-  const Fitting found = search_fitting(
-      range, capacity, [&](int64_t v) { return prober.least(v); },
-      [&] { return seconds_since(start) > seconds; });
+  Fitting found;
+  try {
+    found = search_fitting(
+        range, capacity, [&](int64_t v) { return prober.least(v); },
+        [&] { return seconds_since(start) > seconds; });
+  } catch (const UsageError&) {
+    return "";  // what the options name is not in the step of another batch
+  }
   if (found.value < range.least) return "";
   return std::string(least ? "; planned so, " : "; as it is, ") + kBatchKey + ": " +
          std::to_string(found.value) +

@@ -8,6 +8,7 @@
 #include "core/order.h"
 #include "core/verify.h"
 #include "memory/branch_queue.h"
+#include "memory/pass.h"
 #include "memory/plan/plan.h"
 #include "memory/price/side_by_side.h"
 #include "memory/queues/waits.h"
@@ -202,9 +203,14 @@ TEST_F(BranchQueue, TheBitsOfOneQueueUnderEveryPass) {
 // What is predicted counts queues side by side, and the plan says what it gained.
 TEST_F(BranchQueue, IsFasterAndHardlyLarger) {
   two_.queue_budget = 1 << 20;
+  one_.layouts = two_.layouts = false;  // a card packs no weights, and here they are large
   const Compiled one = made(one_), two = made(two_);
   EXPECT_LT(two.time->step_ms, 0.75 * one.time->step_ms) << note(two);
-  EXPECT_LE(double(two.plan.device().bytes), 1.15 * double(one.plan.device().bytes));
+  // Each queue has a workspace of its own, which may be larger than all values here.
+  const auto values = [](const Compiled& c, const CompileOptions& options) {
+    return double(peak_bytes(c.program, {}, storage_options(options)));
+  };
+  EXPECT_LE(values(two, two_), 1.15 * values(one, one_));
   const ByNode<NodeDemand> demands = demands_of(two.program, launching_card(), &two.storages);
   EXPECT_EQ(two.time->step_ms, run_side_by_side(two.program, demands).ms);
   EXPECT_GE(two.time->step_ms, least_ms(two.program, demands));

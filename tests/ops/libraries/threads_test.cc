@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <ostream>
 #include <random>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "ops/libraries/conv_kernel.h"
 #include "ops/libraries/matmul_product.h"
+#include "ops/libraries/tile_sums.h"
 #include "tests/support/numbers.h"
 
 namespace pal {
@@ -60,7 +63,7 @@ Floats product(const ProductShape& s, const Numbers& given, int threads) {
 }
 
 void expect_same_bits(const ProductShape& s) {
-  const int64_t of_b = s.b_layout ? s.b_layout->bytes / 4 : s.batch * s.k * s.n;
+  const int64_t of_b = s.b_layout ? s.b_layout->bytes * 8 / bits(s.in) : s.batch * s.k * s.n;
   Numbers given{numbers(s.batch * s.m * s.k, 1), numbers(of_b + s.n, 2),
                 numbers(s.batch * s.m * s.n, 3)};
   if (s.in == DType::bf16) {  // the upper halves of the floats: all of them are finite
@@ -121,6 +124,72 @@ TEST(Threads, RandomProductsHaveTheSameBits) {
     s.accumulate = random() % 3 == 0, s.bias = batch == 1 && random() % 3 == 0;
     if (Product::has_bf16() && random() % 3 == 0) s.in = DType::bf16;
     expect_same_bits(s);
+  }
+}
+
+// On AMX k was taken in as many goes as the threads' shares of m and n left room for in a cache.
+TEST(Threads, ProductsOfTilesHaveTheSameBits) {
+  if (!Product::has_bf16()) GTEST_SKIP() << "this processor multiplies no bf16";
+  const auto tiles = [](ProductShape s, bool sum, bool bias) {
+    s.in = DType::bf16, s.accumulate = sum, s.bias = bias;
+    expect_same_bits(s);
+  };
+  tiles(shaped(1, 300, 48, 3000, false, false), false, false);  // parts: slabs of rows
+  tiles(shaped(1, 512, 300, 1024, false, true), true, true);
+  tiles(shaped(1, 64, 300, 2048, true, false), true, true);  // pieces of k
+  tiles(shaped(1, 65, 65, 1000, true, false), true, false);
+  tiles(shaped(1, 65, 1000, 600, true, false), true, true);
+  tiles(shaped(1, 1000, 1600, 1000, true, false), false, false);
+  tiles(shaped(1, 300, 300, 1024, true, true), true, true);    // one thread
+  tiles(shaped(5, 16, 512, 2048, true, false), false, false);  // an element of the batch each
+  tiles(shaped(5, 5, 300, 2048, true, false, true), false, false);
+  tiles(shaped(1, 64, 64, 2500, false, false), false, false);  // whole, by up to 15
+  ProductShape packed = shaped(1, 500, 300, 3000, false, false);
+  packed.in = DType::bf16;
+  packed.b_layout = Product::packed_b(cpu_device(1), packed);
+  if (packed.b_layout) tiles(packed, false, false);
+}
+
+// oneDNN 2.6.3 has an illegal instruction where AMX would have 31 terms left over.
+TEST(Threads, ProductsOfTilesHaveAnyNumberOfTerms) {
+  if (!Product::has_bf16()) GTEST_SKIP() << "this processor multiplies no bf16";
+  for (const int64_t k : {31, 63, 1855, 2047, 4095}) {
+    for (const int64_t m : {65, 129, 193}) {
+      for (const int64_t n : {1, 5, 29}) {
+        for (const bool ta : {false, true}) {
+          ProductShape s = shaped(1, m, n, k, ta, false);
+          s.in = DType::bf16;
+          std::vector<uint16_t> a(size_t(m * k), 0x3F80), b(size_t(k * n), 0x3F80);  // ones
+          const Product product(cpu_device(2), s);
+          Workspace workspace(product.workspace());
+          Floats c(size_t(m * n));
+          product.run(a.data(), b.data(), c.data(), nullptr, workspace.at(), {.workers = 2});
+          EXPECT_EQ(c, Floats(size_t(m * n), float(k))) << m << " " << n << " " << k << " " << ta;
+        }
+      }
+    }
+  }
+}
+
+TEST(TileSums, AreOneWhereThereIsRoomForAllTerms) {
+  EXPECT_EQ(threads_of_tile_sum({.m = 4096, .n = 4096, .k = 32}), std::numeric_limits<int>::max());
+  EXPECT_EQ(threads_of_tile_sum({.m = 4096, .n = 4096, .k = 1 << 20}), 0);
+  for (const int64_t m : {8, 64, 65, 4096}) {
+    for (const int64_t n : {8, 64, 300, 4096}) {
+      int before = std::numeric_limits<int>::max();
+      for (int64_t k = 32; k < 8192; k += 32) {
+        const int threads = threads_of_tile_sum({.m = m, .n = n, .k = k});
+        EXPECT_LE(threads, before);  // of more terms
+        EXPECT_LE(threads_of_tile_sum({.m = m, .n = n, .k = k + 1, .accumulate = true}), threads);
+        EXPECT_TRUE(k <= 1024 || threads < 16);
+        before = threads;
+      }
+      const int64_t piece = tile_piece(m, n);
+      EXPECT_EQ(piece % 32, 0);
+      for (int64_t k = 1; k <= piece; ++k) {
+        EXPECT_GT(threads_of_tile_sum({.m = m, .n = n, .k = k, .accumulate = true}), 16) << k;
+      }
+    }
   }
 }
 

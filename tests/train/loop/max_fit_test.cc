@@ -185,17 +185,20 @@ TEST_F(PlanCommand, WhatDoesNotFitTheDeviceIsSaidAndOnlyABudgetIsAnError) {
   EXPECT_EQ(code_, kExitDone);
   EXPECT_EQ(json["fits"], false);
   EXPECT_NE(plan({"--profile", toy}).find("does not fit 65.5 kB"), std::string::npos);
-  const int64_t needs = json["bytes"]["total"];
-  json = plan_json({"--profile", toy, "--budget", std::to_string(needs)});
+  const int64_t there = json["bytes"]["total"];
+  json = plan_json({"--profile", toy, "--budget", std::to_string(there)});
   EXPECT_EQ(json["fits"], true) << "the budget counts";
-  json = plan_json({"--budget", std::to_string(needs - 1)});
+  // Here with what kernels take beside it. A budget has the placement searched for longer, and no
+  // operand packed that does not fit: it may do with less, but not with so little.
+  const std::string less = std::to_string(there * 9 / 10);
+  json = plan_json({"--budget", less});
   EXPECT_EQ(code_, kExitBudget);
   EXPECT_EQ(json["fits"], false);
-  EXPECT_EQ(json["bytes"]["total"], needs);
+  EXPECT_GT(json["bytes"]["total"], there * 9 / 10);
   EXPECT_NE(error_.find("over the budget of"), std::string::npos) << error_;
   EXPECT_NE(error_.find("what would help: memory.recompute: echo ("), std::string::npos) << error_;
   EXPECT_NE(error_.find("as it is, train.batch_size: 1"), std::string::npos) << error_;
-  EXPECT_EQ(plan({"--budget", std::to_string(needs - 1)}), "");
+  EXPECT_EQ(plan({"--budget", less}), "");
 }
 
 TEST_F(PlanCommand, FindsTheLargestBatch) {

@@ -1,0 +1,71 @@
+// A thread multiplies up to 4 x 64 rows by up to 6 x 64 columns at a time, of as many terms as let
+// these operands, their packed copies and the result lie in three quarters of its second cache. How
+// many rows and columns depends on the number of threads; so where the most of both leave room for
+// all terms, nothing that threads change can cut the sum. From 16 threads on, sums of more than
+// 1,024 terms may be shared out among threads. (brgemm_matmul_utils.cpp there:
+// compute_blocking_heuristic_amx, set_blocking_parameters; measured:
+// docs/decisions/determinism.md.)
+#include "ops/libraries/tile_sums.h"
+
+#include <cpuid.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace pal {
+namespace {
+
+constexpr int64_t kBlock = 64, kRowBlocks = 4, kColumnBlocks = 6, kTerms = 32;
+constexpr int64_t kShareTerms = 1024;
+constexpr int kShareThreads = 16;
+constexpr int64_t kLeastPiece = 128;
+
+// Of the second cache, a thread's share, as oneDNN finds it: 512 KiB where the processor says
+// nothing.
+int64_t second_cache() {
+  int64_t first_threads = 0;
+  for (unsigned index = 0; index < 16; ++index) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(4, index, &a, &b, &c, &d) || (a & 31) == 0) break;
+    const int64_t threads = (a >> 14 & 0xfff) + 1;
+    if ((a & 31) == 2) continue;  // of instructions
+    if (first_threads == 0) first_threads = threads;
+    if ((a >> 5 & 7) != 2) continue;
+    const int64_t ways = (b >> 22) + 1, partitions = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1,
+                  sets = int64_t(c) + 1;
+    return ways * partitions * line * sets / std::max<int64_t>(threads / first_threads, 1);
+  }
+  return 512 << 10;
+}
+
+// The most that rows and columns at a time and `k` terms of them may take.
+int64_t most_bytes(const TileSum& s, int64_t k) {
+  const int64_t rows = s.m <= kBlock ? kBlock : kRowBlocks * kBlock;
+  const int64_t columns = kBlock * std::min((s.n + kBlock - 1) / kBlock, kColumnBlocks);
+  const int64_t operands = 2 * k * (2 * rows + columns + kBlock);
+  const bool summed_apart = (s.accumulate || !s.to_f32) && k % kTerms > 0;
+  return operands + 4 * rows * columns * (1 + summed_apart);
+}
+
+bool is_one(const TileSum& s) {
+  static const int64_t room = second_cache() / 4 * 3;
+  return s.k <= kTerms || most_bytes(s, s.k) <= room;
+}
+
+}  // namespace
+
+int threads_of_tile_sum(const TileSum& sum) {
+  if (!is_one(sum)) return 0;
+  return sum.k > kShareTerms ? kShareThreads - 1 : std::numeric_limits<int>::max();
+}
+
+int64_t tile_piece(int64_t m, int64_t n) {
+  const auto whole = [&](int64_t k) {
+    return is_one({.m = m, .n = n, .k = k, .accumulate = true});
+  };
+  int64_t piece = kShareTerms;
+  while (piece > 0 && !(whole(piece) && whole(piece - 1))) piece -= kTerms;  // the last is shorter
+  return piece < kLeastPiece ? 0 : piece;
+}
+
+}  // namespace pal
