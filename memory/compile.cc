@@ -79,6 +79,8 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
   return out;
 }
 
+bool may_pack(Options o) { return o.layouts && !(o.profile && o.profile->elsewhere); }
+
 // A manager drops copies of weights, and makes them one by one.
 bool copies_together(Options o) {
   return o.fuse_updates && o.schedule != Schedule::program && o.dynamic.manager == Manager::fixed;
@@ -128,9 +130,7 @@ const Pass kPasses[] = {
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },
      [](Options o) { return o.fuse_updates; }, Keep::if_peak_not_higher},
-    {"layouts", choose_operand_layouts,
-     [](Options o) { return o.layouts && !(o.profile && o.profile->elsewhere); },
-     Keep::if_within_budget},
+    {"layouts", choose_operand_layouts, may_pack, Keep::if_within_budget},
     {"swap", swap_some, [](Options o) { return o.swap.method != Swap::none; }, Keep::always,
      kTradesTime},
     {"assign_queues",
@@ -319,7 +319,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   const Clock::time_point start = Clock::now();
   verify(program);
   Program again;  // for trying other options
-  if (options.budget && options.must_fit) again = program;
+  if (options.budget && (options.must_fit || packs_within_budget(options))) again = program;
   Passed passed = recorded(std::move(program), cache);
   Compiled out;
   out.baselines = baselines_of(passed.program, passed.workspace);
@@ -336,6 +336,14 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
     if (options.branch_device) queue_branches_of(out, cache, options, placed);
   } else {
     manage_step(out, cache, layout, options);
+  }
+  // What is alive at the peak left room for packed operands, and its placement did not.
+  if (may_pack(options) && packs_within_budget(options) &&
+      out.plan.device().bytes > *options.budget) {
+    CompileOptions other = options;
+    other.layouts = other.must_fit = false;
+    Compiled plain = compile(again, cache, layout, other);
+    if (plain.plan.device().bytes <= *options.budget) return plain;
   }
   price(out, options);
   out.seconds = seconds_since(start);

@@ -131,7 +131,7 @@ class Driver {
       }
       Passed then = prepared(std::move(*made), cache_);
       then.dense_maps = now.dense_maps;
-      if (pass.keep == Keep::if_within_budget && is_limited()) {
+      if (pass.keep == Keep::if_within_budget && packs_within_budget(options_)) {
         return within_budget(std::move(report), rest, std::move(now), std::move(then));
       }
       if (pass.keep != Keep::if_final_peak_not_higher) {
@@ -157,9 +157,6 @@ class Driver {
   }
 
  private:
-  // A manager drops what it finds no room for.
-  bool is_limited() const { return options_.budget && options_.dynamic.manager == Manager::fixed; }
-
   // What the rest of the list makes of the program with what a pass did, or without it where that
   // alone is within the budget, or needs less.
   Passed within_budget(PassReport report, std::span<const Pass> rest, Passed without, Passed with) {
@@ -243,6 +240,11 @@ bool is_card(const Device& device, const CompileOptions& options) {
 
 StorageOptions storage_options(const CompileOptions& options) {
   return {.inplace = options.inplace, .windows = options.windows, .maps_alone = options.maps_alone};
+}
+
+bool packs_within_budget(const CompileOptions& options) {
+  return options.budget && options.dynamic.manager == Manager::fixed &&
+         options.swap.method == Swap::none && !is_planned(options.recompute);
 }
 
 DeviceProfile priced_device(const CompileOptions& options) {

@@ -58,7 +58,7 @@ inline bool is_card(const PassContext& context) {
 // When the driver keeps what a pass made; else the program stays as it was, and the report says so.
 enum class Keep : uint8_t {
   always,
-  if_within_budget,  // or no higher
+  if_within_budget,  // or needs no more than the step without it
   if_peak_not_higher,
   if_scheduled_peak_not_higher,
   if_final_peak_not_higher,  // the rest of the list is tried with it and without it
@@ -94,6 +94,10 @@ Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
                   const CompileOptions& options, bool quick, PassMemory* memory = nullptr);
 
 StorageOptions storage_options(const CompileOptions& options);
+// Whether operands are packed only where the step keeps to its budget: of a step as it was recorded,
+// or of one technique. A manager drops what it finds no room for; a planner compares its plans as
+// they are, and has others.
+bool packs_within_budget(const CompileOptions& options);
 // What times are predicted for: the profile, or else the card that echo goes by.
 DeviceProfile priced_device(const CompileOptions& options);
 

@@ -20,20 +20,30 @@ constexpr int64_t kShareTerms = 1024;
 constexpr int kShareThreads = 16;
 constexpr int64_t kLeastPiece = 128;
 
-// Of the second cache, a thread's share, as oneDNN finds it: 512 KiB where the processor says
-// nothing.
+// Threads that share a core, and cores' threads in all, by leaf 0xB; 0 where it says nothing.
+void count_threads(int64_t& of_core, int64_t& of_all) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(0xB, 0, &a, &b, &c, &d)) of_core = b & 0xffff;
+  if (__get_cpuid_count(0xB, 1, &a, &b, &c, &d)) of_all = b & 0xffff;
+}
+
+// Of the second cache, a core's share, as oneDNN reckons it (xbyak's Cpu::setCacheHierarchy); 512
+// KiB where the processor says nothing.
 int64_t second_cache() {
-  int64_t first_threads = 0;
+  int64_t of_core = 0, of_all = 0, first_threads = 0;
+  count_threads(of_core, of_all);
   for (unsigned index = 0; index < 16; ++index) {
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (!__get_cpuid_count(4, index, &a, &b, &c, &d) || (a & 31) == 0) break;
-    const int64_t threads = (a >> 14 & 0xfff) + 1;
     if ((a & 31) == 2) continue;  // of instructions
+    int64_t threads = (a >> 14 & 0xfff) + 1;
+    if (of_all > 0) threads = std::min(threads, of_all);
     if (first_threads == 0) first_threads = threads;
     if ((a >> 5 & 7) != 2) continue;
     const int64_t ways = (b >> 22) + 1, partitions = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1,
                   sets = int64_t(c) + 1;
-    return ways * partitions * line * sets / std::max<int64_t>(threads / first_threads, 1);
+    const int64_t together = of_core > 0 ? of_core : first_threads;
+    return ways * partitions * line * sets / std::max<int64_t>(threads / together, 1);
   }
   return 512 << 10;
 }
@@ -56,7 +66,8 @@ bool is_one(const TileSum& s) {
 
 int threads_of_tile_sum(const TileSum& sum) {
   if (!is_one(sum)) return 0;
-  return sum.k > kShareTerms ? kShareThreads - 1 : std::numeric_limits<int>::max();
+  return sum.batch == 1 && sum.k > kShareTerms ? kShareThreads - 1
+                                               : std::numeric_limits<int>::max();
 }
 
 int64_t tile_piece(int64_t m, int64_t n) {

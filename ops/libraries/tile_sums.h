@@ -5,7 +5,7 @@
 namespace pal {
 
 struct TileSum {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
   bool accumulate = false, to_f32 = true;  // c += instead of c =; c is f32, else bf16
 };
 

@@ -27,9 +27,9 @@ ChosenFit search_chosen(const Task& task, const PlanArgs& args, const std::strin
         // recorded as.
         const Program plain = record_plan_step(its_task, config, lengths);
         Compiled passed;
-        least_bytes(plain, kernels, StateLayout(plain), planner.options(), &passed);
+        least_bytes(plain, kernels, StateLayout(plain), planner.as_recorded(), &passed);
         const double plain_ms =
-            predict(passed.program, *planner.options().profile, &passed.storages).step_ms;
+            predict(passed.program, *planner.as_recorded().profile, &passed.storages).step_ms;
         if (args.max_overhead) limits.step_ms = (1 + *args.max_overhead) * plain_ms;
         const ChosenRecording best =
             choose_recording(its_task, config, lengths, planner, kernels, limits);

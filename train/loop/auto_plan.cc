@@ -24,6 +24,13 @@ namespace pal {
 AutoPlanner::AutoPlanner(CompileOptions options, FrontChoices choices, FrontCache cache)
     : options_(std::move(options)), choices_(choices), cache_(std::move(cache)) {
   options_ = without_techniques(std::move(options_));
+  packs_ = std::exchange(options_.layouts, false);
+}
+
+CompileOptions AutoPlanner::as_recorded() const {
+  CompileOptions plain = options_;
+  plain.layouts = packs_;
+  return plain;
 }
 
 AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile,
@@ -118,7 +125,7 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
 AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
                            const FrontLimits& limits) const {
   AutoPlan out;
-  CompileOptions plain = options_;
+  CompileOptions plain = as_recorded();
   plain.budget = limits.device;
   out.step = compile(recorded, kernels, layout, plain);
   const bool fits = out.step.plan.device().bytes <= limits.device;

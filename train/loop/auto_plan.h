@@ -52,7 +52,10 @@ class AutoPlanner {
                                                 const FrontLimits& limits, bool anew = false) const;
   AutoPlan plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
                 const FrontLimits& limits) const;
+  // What every plan of a front has in common; and how the step is planned where it fits as it was
+  // recorded.
   const CompileOptions& options() const { return options_; }
+  CompileOptions as_recorded() const;
   // The same with other times, those of the device whose branches get a queue (none: no device)
   // among them.
   AutoPlanner with_profile(const DeviceProfile& profile,
@@ -62,7 +65,8 @@ class AutoPlanner {
   bool choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,
               const StateLayout& layout, const FrontLimits& limits) const;
 
-  CompileOptions options_;  // no technique, no budget
+  CompileOptions options_;  // no technique, no budget, nothing packed
+  bool packs_ = true;       // the step as it was recorded, where that keeps to the budget
   FrontChoices choices_;
   FrontCache cache_;
 };

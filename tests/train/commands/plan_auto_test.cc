@@ -248,7 +248,7 @@ TEST_F(PlanAuto, AnOverheadIsOfTheStepAsConfigured) {
     return found;
   };
   const auto front = with({"--front", "--set", "memory.allow=[reordered]"});
-  const auto budget = int64_t(1.2 * front["points"][0]["bytes"].get<double>());
+  const auto budget = int64_t(2.0 * front["points"][0]["bytes"].get<double>());
   const auto found = with({"--budget", std::to_string(budget), "--max-batch", "--max-overhead",
                            "5%", "--set", "memory.allow=[reordered]"});
   const int64_t batch = found["max_batch"];

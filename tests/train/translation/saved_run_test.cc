@@ -307,8 +307,8 @@ TEST(Translation, is_learned) {
                      "  encoder_layers: 1, decoder_layers: 1, forget_bias: 1.0}\n"
                      "data: {synthetic: true, source_vocab_size: 12, target_vocab_size: 12,\n"
                      "  max_length: 30, bucket_width: 10}\n"
-                     "train: {batch_size: 32, steps: 600, lr: 0.005, clip_value: 1.0,\n"
-                     "  log_every: 200, valid_every: 300}\n"
+                     "train: {batch_size: 32, steps: 1200, lr: 0.005, clip_value: 1.0,\n"
+                     "  log_every: 400, valid_every: 600}\n"
                      "device: {threads: 1}\n",
                      "test.yaml"),
                  .name = "test",
@@ -318,8 +318,10 @@ TEST(Translation, is_learned) {
   const int code = run_train(args);
   const nlohmann::json summary = nlohmann::json::parse(testing::internal::GetCapturedStdout());
   EXPECT_EQ(code, kExitDone);
-  EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);   // 68; untrained: below 1
-  EXPECT_LT(summary["test"]["loss"].get<double>(), 0.8);  // 0.40; untrained: ln 16 = 2.8
+  // By five seeds and two instruction sets 68 to 80; untrained: below 1. After half of the steps 39
+  // to 63, by chance.
+  EXPECT_GT(summary["test"]["bleu"].get<double>(), 60);
+  EXPECT_LT(summary["test"]["loss"].get<double>(), 0.6);  // 0.19 to 0.44; untrained: ln 16 = 2.8
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_eval({.model = dir, .json = true, .beam = {.beam = 1}}), kExitDone);
   const nlohmann::json result = nlohmann::json::parse(testing::internal::GetCapturedStdout());
