@@ -94,9 +94,9 @@ Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
                   const CompileOptions& options, bool quick, PassMemory* memory = nullptr);
 
 StorageOptions storage_options(const CompileOptions& options);
-// Whether operands are packed only where the step keeps to its budget: of a step as it was recorded,
-// or of one technique. A manager drops what it finds no room for; a planner compares its plans as
-// they are, and has others.
+// Whether operands are packed only where the step keeps to its budget: of a step as it was
+// recorded, or of one technique. A manager drops what it finds no room for; a planner compares its
+// plans as they are, and has others.
 bool packs_within_budget(const CompileOptions& options);
 // What times are predicted for: the profile, or else the card that echo goes by.
 DeviceProfile priced_device(const CompileOptions& options);

@@ -147,7 +147,8 @@ def table_of(runs):
             series = SERIES[name]
             head = f"{run['name']:<12} {run['samples'][-1]['t'] / 60:>7.1f} {run['steps'][-1]['step']:>7,}" if n == 0 else " " * 28
             slope = f"{number(found['slope_per_hour'])} ± {number(found['error_per_hour'])}"
-            drift = f"{100 * found['drift'] / found['height']:+.2f} %" if series.share else f"{found['drift']:+.2g}"
+            share = series.share and found["height"] != 0  # a step may take no tick of the clock
+            drift = f"{100 * found['drift'] / found['height']:+.2f} %" if share else f"{found['drift']:+.2g}"
             unit = " " + series.unit if series.unit else ""
             lines.append(f"{head}  {series.title:<23} {number(found['height']) + unit:>10} {slope + unit:>22}  {drift:>9}  {found['verdict']}")
     return "\n".join(lines)
@@ -201,7 +202,7 @@ def cell(run, name, left, top):
     series, found, end = SERIES[name], run["verdicts"][name], run["samples"][-1]["t"]
     points = [point for point in points_of(run)[name] if point[0] > 0.02 * end]  # the program's first moments are out of scale
     others = points_of(run)["peak"] if name == "memory" else []
-    highest = max(max(value for _, value in thinned(points) + others), found["height"]) * 1.25
+    highest = max(max(value for _, value in thinned(points) + others), found["height"]) * 1.25 or 1
 
     def at(point):
         return f"{left + WIDE * point[0] / end:.1f},{top + HIGH * (1 - point[1] / highest):.1f}"

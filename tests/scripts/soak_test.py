@@ -99,6 +99,11 @@ class Verdicts(unittest.TestCase):
         self.assertAlmostEqual(found["slope_per_hour"], 100, delta=0.2)
         self.assertAlmostEqual(found["drift"], 25, delta=0.1)
 
+    def test_steps_that_take_no_tick_of_the_clock(self):
+        found = figures.judge([(t, 0) for t in range(1000)], 100, 1000, figures.SERIES["processor"])
+        run = {"name": "bert", "samples": [{"t": 1000}], "steps": [{"step": 5}], "verdicts": {"processor": found}}
+        self.assertIn("level", figures.table_of([run]))
+
 
 class Reading(unittest.TestCase):
     def test_proc(self):
