@@ -33,6 +33,8 @@ using onednn::Launch;
 
 constexpr int64_t kSlabs = 16;      // at most so many parts of a product without a batch
 constexpr int64_t kSlabWidth = 48;  // rows or columns of a part: a multiple of this
+constexpr int64_t kTileSlab = 128;  // rows of a part on AMX: fewer pack b too often
+constexpr int64_t kTileColumns = 64;
 
 // oneDNN 2.6.3: a transposed a's sums of so many may be split, where threads outnumber the blocks
 // of so many columns.
@@ -61,10 +63,6 @@ Desc b_desc(int axes, const ProductShape& s) {
   return s.b_transposed ? packed.permute_axes({1, 0}) : packed;
 }
 
-// Rows of a part on AMX. Few pack b often: 128 are 0.9 times as fast as all, 64 0.7; but parts are
-// to be shared out.
-int64_t tile_slab(int64_t m) { return m >= 512 ? 128 : m > 128 ? 64 : 32; }
-
 bool has_tiles(const dnnl::matmul::primitive_desc& pd) {
   return std::string_view(pd.impl_info_str()).find("amx") != std::string_view::npos;
 }
@@ -75,8 +73,17 @@ bool is_illegal(const dnnl::matmul::primitive_desc& pd, int64_t k) {
   return has_tiles(pd) && k % 32 == 31;
 }
 
-dnnl::matmul::primitive_desc describe(int axes, const ProductShape& s, const Desc& b) {
-  const Desc a = matrix(axes, s.batch, s.in, s.m, s.k, s.a);
+TileSum sum_of(const ProductShape& s) {
+  return {.batch = s.batch,
+          .m = s.m,
+          .n = s.n,
+          .k = s.k,
+          .accumulate = s.accumulate,
+          .to_f32 = s.out == DType::f32};
+}
+
+dnnl::matmul::primitive_desc describe(const Desc& a, const Desc& b, int axes,
+                                      const ProductShape& s) {
   const Desc c = matrix(axes, s.batch, s.out, s.m, s.n, s.c);
   const dnnl::matmul::desc desc =
       s.bias ? dnnl::matmul::desc(a, b, bias_desc(axes, s.n), c) : dnnl::matmul::desc(a, b, c);
@@ -84,6 +91,10 @@ dnnl::matmul::primitive_desc describe(int axes, const ProductShape& s, const Des
   while (is_illegal(pd, s.k) && pd.next_impl()) {
   }
   return pd;
+}
+
+dnnl::matmul::primitive_desc describe(int axes, const ProductShape& s, const Desc& b) {
+  return describe(matrix(axes, s.batch, s.in, s.m, s.k, s.a), b, axes, s);
 }
 
 // A part, which one thread computes.
@@ -122,16 +133,29 @@ std::unique_ptr<Launch> launch_whole(ProductShape s, int& threads) {
   const auto pd = describe(axes, s, b_desc(axes, s));
   if (!std::string_view(pd.impl_info_str()).starts_with("brg")) return nullptr;
   if (has_tiles(pd)) {
-    const int most = threads_of_tile_sum({.batch = s.batch,
-                                          .m = s.m,
-                                          .n = s.n,
-                                          .k = s.k,
-                                          .accumulate = s.accumulate,
-                                          .to_f32 = s.out == DType::f32});
+    const int most = threads_of_tile_sum(sum_of(s));
     if (most == 0) return nullptr;
     if (most < threads) return launch_whole(s, threads = most);
   }
   return launch(pd, s.bias);
+}
+
+// On AMX, as a batch of slabs of columns, all of the same rows of a: with so few columns a sum is
+// one of more terms. Null where that is no dense batch, or no more of one.
+std::unique_ptr<Launch> launch_columns(const ProductShape& s, int& threads) {
+  const bool b_rows = s.b[1] == s.n && s.b[2] == 1, b_columns = s.b[1] == 1 && s.b[2] == s.k;
+  if (s.batch > 1 || s.b_layout || s.bias || s.n % kTileColumns > 0) return nullptr;
+  if (s.a[1] != s.k || s.a[2] != 1 || (!b_rows && !b_columns)) return nullptr;
+  ProductShape slab = s;
+  slab.batch = s.n / kTileColumns, slab.n = kTileColumns;
+  slab.b[0] = kTileColumns * s.b[2], slab.c[0] = kTileColumns;
+  const int most = threads_of_tile_sum(sum_of(slab));
+  if (most == 0) return nullptr;
+  threads = std::min(threads, most);
+  const onednn::ThreadScope scope(threads);
+  const Desc a({1, 1, s.m, s.k}, onednn::data_type(s.in), {s.m * s.k, s.m * s.k, s.k, 1});
+  const auto pd = describe(a, b_desc(4, slab), 4, slab);
+  return has_tiles(pd) ? launch(pd, false) : nullptr;
 }
 
 void start(Launch& launch, const void* a, const void* b, void* c, const void* bias,
@@ -174,11 +198,13 @@ struct Product::Parts {
     const int axes = shape.batch == 1 ? 2 : 4;
     if (!has_tiles(describe(shape))) return cut(device, kSlabWidth, shape.n >= shape.m);
     if (make_pieces()) return;
+    whole = launch_columns(shape, threads);
+    if (whole) return;
     const bool rows = shape.batch == 1 && shape.a[1] == shape.k && shape.a[2] == 1;
     const bool elements = shape.batch > 1 && is_dense(shape.m, shape.k, shape.a) &&
                           is_dense(shape.k, shape.n, shape.b) &&
                           is_dense(shape.m, shape.n, shape.c);
-    if (rows || elements) return cut(device, tile_slab(shape.m), false);
+    if (rows || elements) return cut(device, kTileSlab, false);
     threads = 1;
     whole = launch(describe(axes, shape, b_desc(axes, shape)), shape.bias);
   }

@@ -144,7 +144,10 @@ TEST(Threads, ProductsOfTilesHaveTheSameBits) {
   tiles(shaped(1, 65, 65, 1000, true, false), true, false);
   tiles(shaped(1, 65, 1000, 600, true, false), true, true);
   tiles(shaped(1, 1000, 1600, 1000, true, false), false, false);
-  tiles(shaped(1, 300, 300, 1024, true, true), true, true);    // one thread
+  tiles(shaped(1, 300, 300, 1024, true, true), true, true);      // one thread
+  tiles(shaped(1, 64, 1024, 3000, false, false), false, false);  // slabs of columns, as a batch
+  tiles(shaped(1, 128, 512, 1000, false, true), true, false);
+  tiles(shaped(1, 65, 64, 4000, false, true), false, false);
   tiles(shaped(5, 16, 512, 2048, true, false), false, false);  // an element of the batch each
   tiles(shaped(5, 5, 300, 2048, true, false, true), false, false);
   tiles(shaped(1, 64, 64, 2500, false, false), false, false);  // whole, by up to 15
