@@ -194,7 +194,9 @@ TEST(AnyOptions, HaveTheBitsOfNoPassAndThePlansBytes) {
       ++tally.of_fronts;
     }
     try {
-      if (managed && !options.budget) options.budget = peak_bytes(step);
+      if (managed && !options.budget) {
+        options.budget = peak_bytes(step, workspace_bytes(prepare_all(step, cache)));
+      }
       const Compiled c = compile(step, cache, layout, options);
       const int64_t bytes = c.plan.device().bytes;
       ASSERT_LE(bytes, managed ? *options.budget : bytes);
