@@ -169,8 +169,9 @@ class Driver {
     Passed last = run(rest, without);
     const Raised raised{peak_of(last, options_), after};
     if (!raised) return with;
+    if (quick_) return last;
     undo(std::move(report), without, raised, "after the passes that follow ");
-    return run(rest, std::move(without));
+    return run(rest, std::move(without));  // behind the line that says so
   }
 
   // Of the many plans of a planner each is judged with early updates alone: they are nearly all

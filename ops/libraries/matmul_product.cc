@@ -8,7 +8,8 @@
 // On AMX its brgemm kernels of bf16 take k in as many goes as a thread's share of a cache has room
 // for, and how much a thread has of m and n depends on how many there are: tile_sums.h. Where k may
 // not be one go, weight gradients (a transposed) are computed in pieces of k that are one each, by
-// all threads, one piece after the other; others in parts by shape, one thread each.
+// all threads, one piece after the other; others as a batch of slabs of columns, or in parts by
+// shape, one thread each.
 //
 // Its gemm kernels, the choice where there is no AVX-512, split k among the threads where m and n
 // are small. There the product is cut into parts that depend on the shape alone (batch elements, or
@@ -151,11 +152,13 @@ std::unique_ptr<Launch> launch_columns(const ProductShape& s, int& threads) {
   slab.b[0] = kTileColumns * s.b[2], slab.c[0] = kTileColumns;
   const int most = threads_of_tile_sum(sum_of(slab));
   if (most == 0) return nullptr;
-  threads = std::min(threads, most);
-  const onednn::ThreadScope scope(threads);
+  const int asked = std::min(threads, most);
+  const onednn::ThreadScope scope(asked);
   const Desc a({1, 1, s.m, s.k}, onednn::data_type(s.in), {s.m * s.k, s.m * s.k, s.k, 1});
   const auto pd = describe(a, b_desc(4, slab), 4, slab);
-  return has_tiles(pd) ? launch(pd, false) : nullptr;
+  if (!has_tiles(pd)) return nullptr;
+  threads = asked;
+  return launch(pd, false);
 }
 
 void start(Launch& launch, const void* a, const void* b, void* c, const void* bias,
@@ -186,9 +189,9 @@ struct Product::Parts {
   // By worker: the ordinary part and, where the extent is no multiple of it, the last.
   std::vector<std::unique_ptr<Launch>> each, last;
   int64_t count = 0;
-  int64_t a_step = 0, b_step = 0, c_step = 0,
-          bias_step = 0;  // bytes from part or piece to the next
-  int64_t scratch = 0;    // bytes of a worker, or of all
+  // Bytes from a part or a piece to the next.
+  int64_t a_step = 0, b_step = 0, c_step = 0, bias_step = 0;
+  int64_t scratch = 0;  // bytes of a worker, or of all
 
   void make(const Device& device) {
     threads = std::max(device.threads, 1);

@@ -129,13 +129,13 @@ struct Tally {
   int compiled = 0, refused = 0, again = 0, copies = 0, queues = 0, managed = 0, of_fronts = 0;
 };
 
-// Where the values end that lie highest. A workspace may lie above them.
-int64_t end_of_values(const Compiled& c) {
+// Where those end that lie highest: values, or workspaces.
+int64_t end_of(const Compiled& c, bool workspaces) {
   int64_t end = 0;
   for (const StorageId s : c.storages.list.ids()) {
     const Storage& storage = c.storages[s];
-    if (storage.space != Space::device || storage.workspace_of != kNone || !storage.counted)
-      continue;
+    if (storage.space != Space::device || !storage.counted) continue;
+    if ((storage.workspace_of != kNone) != workspaces) continue;
     end = std::max(end, c.plan.offset[s] + align_up(storage.bytes));
   }
   return end;
@@ -153,9 +153,10 @@ void expect_as_recorded(const Program& step, const Bits& expected, const Compile
   if (!poison) {
     ASSERT_LE(memory.recorded_peak(), c.plan.device().bytes);
     // A manager may move a workspace away before its node runs: nobody touches the place it had.
-    // Nor need a kernel touch the end of its workspace.
+    // Nor need a kernel touch the end of its workspace, which then is the end of the plan.
     if (!c.dynamic) {
-      ASSERT_GE(memory.recorded_peak(), end_of_values(c));
+      ASSERT_GE(memory.recorded_peak(), end_of(c, false));
+      ASSERT_EQ(std::max(memory.recorded_peak(), end_of(c, true)), c.plan.device().bytes);
     }
   }
   ++tally.compiled;

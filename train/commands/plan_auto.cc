@@ -29,7 +29,7 @@ ChosenFit search_chosen(const Task& task, const PlanArgs& args, const std::strin
         Compiled passed;
         least_bytes(plain, kernels, StateLayout(plain), planner.as_recorded(), &passed);
         const double plain_ms =
-            predict(passed.program, *planner.as_recorded().profile, &passed.storages).step_ms;
+            predict(passed.program, *planner.options().profile, &passed.storages).step_ms;
         if (args.max_overhead) limits.step_ms = (1 + *args.max_overhead) * plain_ms;
         const ChosenRecording best =
             choose_recording(its_task, config, lengths, planner, kernels, limits);

@@ -52,9 +52,9 @@ class AutoPlanner {
                                                 const FrontLimits& limits, bool anew = false) const;
   AutoPlan plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
                 const FrontLimits& limits) const;
-  // What every plan of a front has in common; and how the step is planned where it fits as it was
-  // recorded.
+  // What every plan of a front has in common.
   const CompileOptions& options() const { return options_; }
+  // How the step is planned where it fits as it was recorded.
   CompileOptions as_recorded() const;
   // The same with other times, those of the device whose branches get a queue (none: no device)
   // among them.

@@ -294,6 +294,7 @@ std::string batch_advice(const Task& task, const Config& config, std::pair<int64
         range, capacity, [&](int64_t v) { return prober.least(v); },
         [&] { return seconds_since(start) > seconds; });
   } catch (const UsageError&) {
+    if (!least) throw;
     return "";  // what the options name is not in the step of another batch
   }
   if (found.value < range.least) return "";

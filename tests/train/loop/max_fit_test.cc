@@ -188,13 +188,13 @@ TEST_F(PlanCommand, WhatDoesNotFitTheDeviceIsSaidAndOnlyABudgetIsAnError) {
   const int64_t there = json["bytes"]["total"];
   json = plan_json({"--profile", toy, "--budget", std::to_string(there)});
   EXPECT_EQ(json["fits"], true) << "the budget counts";
-  // Here with what kernels take beside it. A budget has the placement searched for longer, and no
-  // operand packed that does not fit: it may do with less, but not with so little.
-  const std::string less = std::to_string(there * 9 / 10);
+  // Here with what kernels take beside it, and no operand packed; below its bound nothing fits.
+  const auto least = plan_json({"--budget", "1"});
+  const std::string less = std::to_string(least["bytes"]["lower_bound"].get<int64_t>() - 1);
   json = plan_json({"--budget", less});
   EXPECT_EQ(code_, kExitBudget);
   EXPECT_EQ(json["fits"], false);
-  EXPECT_GT(json["bytes"]["total"], there * 9 / 10);
+  EXPECT_EQ(json["bytes"]["total"], least["bytes"]["total"]);
   EXPECT_NE(error_.find("over the budget of"), std::string::npos) << error_;
   EXPECT_NE(error_.find("what would help: memory.recompute: echo ("), std::string::npos) << error_;
   EXPECT_NE(error_.find("as it is, train.batch_size: 1"), std::string::npos) << error_;
