@@ -213,13 +213,16 @@ TEST(Threads, ProductsOfPackedOperandsHaveTheSameBits) {
 // oneDNN 2.6.3 has an illegal instruction where AMX would have 31 terms left over.
 TEST(Threads, ProductsOfTilesHaveAnyNumberOfTerms) {
   if (!Product::has_bf16()) GTEST_SKIP() << "this processor multiplies no bf16";
-  for (const int64_t k : {31, 63, 1855, 2047, 4095}) {
+  for (const int64_t k : {31, 63, 1000, 1855, 2047, 2500, 4095}) {
     for (const int64_t m : {65, 129, 193}) {
       for (const int64_t n : {1, 5, 29}) {
         for (const bool ta : {false, true}) {
           ProductShape s = shaped(1, m, n, k, ta, false);
           s.in = DType::bf16;
-          std::vector<uint16_t> a(size_t(m * k), 0x3F80), b(size_t(k * n), 0x3F80);  // ones
+          // Ones, also where nothing is to be read.
+          const int64_t behind = 32 * m;
+          std::vector<uint16_t> a(size_t(m * k + behind), 0x3F80),
+              b(size_t(k * n + behind), 0x3F80);
           const Product product(cpu_device(2), s);
           Workspace workspace(product.workspace());
           Floats c(size_t(m * n));
