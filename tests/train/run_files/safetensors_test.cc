@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -105,6 +107,22 @@ TEST_F(Safetensors, RoundTrip) {
   const std::vector<TensorView> reversed(tensors.rbegin(), tensors.rend());
   save_safetensors(path_, reversed, {{"note", "chữ \"q\"\n"}, {"step", "12"}});
   EXPECT_EQ(slurp(path_), first);  // the order of the arguments leaves no trace
+}
+
+// More than is read at once, from a place of no page's beginning.
+TEST_F(Safetensors, PiecesOfALargeTensorAreReadInOrder) {
+  std::vector<int32_t> numbers(5 << 20);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const std::vector<TensorView> tensors{view("t", "I32", {5 << 20}, numbers)};
+  save_safetensors(path_, tensors, {});
+  const SafetensorsFile file = SafetensorsFile::open(path_);
+  const size_t first = 12, bytes = numbers.size() * 4 - 20;
+  std::vector<int32_t> read(bytes / 4 + 2, -1);
+  file.read(*file.find("t"), first, bytes, read.data() + 1);
+  EXPECT_EQ(read.front(), -1);
+  EXPECT_EQ(read.back(), -1);
+  EXPECT_TRUE(std::equal(read.begin() + 1, read.end() - 1, numbers.begin() + 3));
+  EXPECT_EQ(values<int32_t>(file, "t"), numbers) << "the pages can be read again";
 }
 
 TEST_F(Safetensors, ReadsTheReferenceImplementation) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -23,6 +24,19 @@ TEST(Bleu, TokenizesAs13a) {
   for (const auto& each : file["lines"]) {
     const auto line = each["line"].get<std::string>();
     EXPECT_EQ(tokenize_13a(line), each["words"].get<std::string>()) << line;
+  }
+}
+
+// [\{-\~\[-\` -\&\(-\+\:-\@\/] of mteval-v13a: a word of its own, wherever it stands.
+TEST(Bleu, SplitsOffPunctuationButApostrophesCommasHyphensAndPoints) {
+  for (char c = '!'; c <= '~'; ++c) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '&') continue;  // & may be an entity
+    const bool stays = c == '\'' || c == ',' || c == '-' || c == '.';
+    const std::string split = std::string("a ") + c + " b", whole = std::string("a") + c + "b";
+    const bool point = c == ',' || c == '.';  // stays between digits alone
+    EXPECT_EQ(tokenize_13a(whole), stays && !point ? whole : split) << c;
+    const std::string digits = std::string("1") + c + "2";
+    EXPECT_EQ(tokenize_13a(digits), stays && c != '-' ? digits : std::string("1 ") + c + " 2") << c;
   }
 }
 

@@ -127,6 +127,9 @@ TEST_F(TranslationTaskTest, vocabularies_come_from_the_training_text_or_from_fil
   EXPECT_EQ(from_file.data().target().word(4), "eins");
   TranslationTask cut(config({"data.source_vocab=words", "data.source_vocab_size=2"}));
   EXPECT_EQ(cut.data().source().size(), 6);
+  TranslationTask one_file(config({"data.source_vocab=words", "data.shared_vocabulary=true"}));
+  EXPECT_EQ(one_file.data().target().words(), one_file.data().source().words());
+  EXPECT_EQ(one_file.data().target().word(4), "two");
   fs::remove(dir_ / "train.en");  // with both files nothing else is read
   TranslationTask both(config({"data.source_vocab=words", "data.target_vocab=words"}));
   EXPECT_EQ(both.data().target().size(), 7);

@@ -1,0 +1,12 @@
+// Text that a command prints or a page that it writes, against a file of what it was.
+#pragma once
+#include <string>
+
+namespace pal {
+
+// A failure of the running test where `text` is not that of tests/FILE, with the first line that
+// differs. With PAL_WRITE_GOLDEN=1 in the environment the file is written instead: whoever does
+// that looks at what has changed, and says why in the commit.
+void expect_golden(const std::string& file, const std::string& text);
+
+}  // namespace pal
