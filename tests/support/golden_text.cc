@@ -33,4 +33,18 @@ void expect_golden(const std::string& file, const std::string& text) {
   }
 }
 
+bool was_run_apart() {
+  const std::string limit = "SSE41";
+  if (const char* now = std::getenv("DNNL_MAX_CPU_ISA"); now && now == limit) return false;
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  const TemporaryFolder folder;
+  const std::string said = (folder.path() / "said").string();
+  const std::string command = "DNNL_MAX_CPU_ISA=" + limit + " '" +
+                              std::filesystem::read_symlink("/proc/self/exe").string() +
+                              "' --gtest_filter=" + test.test_suite_name() + "." + test.name() +
+                              " > '" + said + "' 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << read_file(said);
+  return true;
+}
+
 }  // namespace pal

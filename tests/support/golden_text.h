@@ -9,4 +9,9 @@ namespace pal {
 // that looks at what has changed, and says why in the commit.
 void expect_golden(const std::string& file, const std::string& text);
 
+// Whether the running test was run in a process of its own, whose library takes this processor for
+// one with SSE 4.1 alone: what scratch memory its products need, and so what plans are, depends on
+// the processor. False in that process, where the test goes on.
+bool was_run_apart();
+
 }  // namespace pal

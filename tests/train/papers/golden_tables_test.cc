@@ -2,7 +2,9 @@
 // prints. Its figures are those of docs/results/papers.md, so a change here is one of that page.
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
+#include <vector>
 
 #include "tests/support/golden_text.h"
 #include "train/commands/commands.h"
@@ -28,10 +30,14 @@ std::string with_underscores(const testing::TestParamInfo<std::string>& info) {
 class GoldenTables : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTables, AreToTheDigitWhatTheyWere) {
+  if (was_run_apart()) return;
   testing::internal::CaptureStdout();
   run_reproduce({.name = GetParam()});
-  expect_golden("train/golden/tables/" + GetParam() + ".txt",
-                testing::internal::GetCapturedStdout());
+  std::string text = testing::internal::GetCapturedStdout();
+  // Seconds of planning are measured; columns are as wide as they.
+  text = std::regex_replace(text, std::regex("[0-9.]+ s( |\n)"), "# s$1");
+  text = std::regex_replace(text, std::regex("  +"), "  ");
+  expect_golden("train/golden/tables/" + GetParam() + ".txt", text);
 }
 
 INSTANTIATE_TEST_SUITE_P(Papers, GoldenTables, testing::ValuesIn(predicted()), with_underscores);

@@ -291,6 +291,28 @@ TEST_F(SavedRun, ensembles_need_one_target_vocabulary) {
   EXPECT_NE(error_of([&] { translate(dir_.string() + ","); }).find("DIR,DIR"), std::string::npos);
 }
 
+// Their average, of the same model twice, is that model; pairs without a source do not count.
+TEST_F(SavedRun, an_ensembles_loss_is_that_of_its_average) {
+  const auto loss = [&](const std::string& models, const std::string& source,
+                        const std::string& reference) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_eval({.model = models,
+                        .source = file("s", source),
+                        .reference = file("r", reference),
+                        .json = true}),
+              kExitDone);
+    const auto said = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+    return said["loss"].get<double>();
+  };
+  const std::string one = dir_.string(), two = one + "," + one;
+  const std::string source = "Tom is here.\nI am Tom.\n";
+  const std::string reference = "Tom o day .\nToi la Tom .\n";
+  const double of_two = loss(two, source, reference);
+  EXPECT_NEAR(of_two, loss(one, source, reference), 1e-4);
+  // Sums of a batch of another size are rounded otherwise.
+  EXPECT_NEAR(loss(two, source + "\n", reference + "Toi Tom la Toi\n"), of_two, 1e-6);
+}
+
 TEST_F(SavedRun, best_goes_before_last) {
   const SavedNmt last = open_nmt(dir_);
   EXPECT_EQ(last.weights.filename(), "last.safetensors");
