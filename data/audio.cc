@@ -34,7 +34,7 @@ void check_riff_length(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
   unsigned char head[8];
-  if (!file || std::fread(head, 1, 8, file.get()) != 8) return;
+  if (!file || std::fread(head, sizeof head, 1, file.get()) != 1) return;
   if (std::string(reinterpret_cast<char*>(head), 4) != "RIFF") return;
   const uint64_t says = 8 + (uint64_t{head[4]} | uint64_t{head[5]} << 8 | uint64_t{head[6]} << 16 |
                              uint64_t{head[7]} << 24);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/descriptor.h"
 #include "data/text.h"
 
 namespace pal {
@@ -32,10 +33,8 @@ bool LineReader::fill() {
   }
   const size_t had = bytes_.size();
   bytes_.resize(had + kBlock);
-  ssize_t count = 0;
-  do {
-    count = read(descriptor_, bytes_.data() + had, kBlock);
-  } while (count < 0 && errno == EINTR);
+  const int count =
+      uninterrupted([&] { return int(::read(descriptor_, bytes_.data() + had, kBlock)); });
   bytes_.resize(had + size_t(count > 0 ? count : 0));
   if (count < 0) {
     throw Error(kExitFailed, name_ + ": cannot be read to its end: " + std::strerror(errno));

@@ -94,6 +94,7 @@ const OpDef scale_channels_op{
     .cpu = {.run = run_scale},
     .cuda = &scale_channels_cuda,
     .examples = {{.operands = {example({2, 3, 4, 5}), example({2, 5})}},
+                 {.operands = {example({1, 1, 1}), example({1, 1})}},
                  {.operands = {example({3, 7, 19}), example({3, 19})}},
                  {.operands = {example({3, 9, 11, 270}), example({3, 270})}},
                  {.operands = {half_example({2, 3, 4, 24}), half_example({2, 24})}},

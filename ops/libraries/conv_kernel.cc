@@ -191,11 +191,13 @@ struct ConvKernel::Parts {
           bytes = 0;
 
   void cut(const Device& device) {
-    int64_t chunks = kChunks;
     if (kind == ConvKind::weight_grad) {
-      chunks = std::clamp<int64_t>(kPartialBytes / (shape.weights() * 4), 2, kWeightGradChunks);
+      const int64_t chunks =
+          std::clamp<int64_t>(kPartialBytes / (shape.weights() * 4), 2, kWeightGradChunks);
+      images = (shape.n + chunks - 1) / chunks;
+    } else {
+      images = even_chunk(shape.n);
     }
-    images = kind == ConvKind::weight_grad ? (shape.n + chunks - 1) / chunks : even_chunk(shape.n);
     count = (shape.n + images - 1) / images;
     workers = std::clamp<int64_t>(device.threads, 1, count);
     const onednn::ThreadScope alone(1);

@@ -51,6 +51,7 @@ const OpDef fill_op{
     .examples = {{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
                  {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
                  {.attrs = FillAttrs{{11}, DType::bit, 1}},
+                 {.attrs = FillAttrs{{5}, DType::u8, 7}},
                  {.attrs = FillAttrs{{11}, DType::u4, 13}},
                  {.attrs = FillAttrs{{3, 8}, DType::u4, 6}},
                  {.attrs = FillAttrs{{70001}, DType::i32, 3}}},

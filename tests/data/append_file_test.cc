@@ -2,6 +2,7 @@
 #include "data/append_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -30,6 +31,25 @@ TEST(AppendFile, GoesOnOrBeginsAnew) {
   EXPECT_EQ(read_file(folder.path() / "other"), "");
   AppendFile(path, AppendFile::Begin::anew);
   EXPECT_EQ(read_file(path), "");
+}
+
+// The lowest number that is free is the next file's.
+TEST(AppendFile, ClosesWhatItOpened) {
+  const TemporaryFolder folder;
+  const auto next = [] {
+    const int number = dup(STDERR_FILENO);
+    close(number);
+    return number;
+  };
+  const int before = next();
+  {
+    AppendFile file(folder.path() / "log", AppendFile::Begin::anew);
+    AppendFile other(folder.path() / "other", AppendFile::Begin::anew);
+    EXPECT_GT(next(), before);
+    AppendFile moved = std::move(file);
+    moved = std::move(other);
+  }
+  EXPECT_EQ(next(), before);
 }
 
 TEST(AppendFile, NamesWhatCannotBeWritten) {

@@ -118,6 +118,59 @@ TEST_F(AudioTest, SaysHowMuchIsMissing) {
   EXPECT_NE(what.find("is cut short: 70000 bytes of the 80044"), std::string::npos) << what;
 }
 
+// A recorder that was stopped leaves such a length at the head of the file.
+TEST_F(AudioTest, ALengthThatNobodyFilledInIsNone) {
+  const std::string path = tone("unfinished.wav", 8000, 1, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 100);
+  const auto length_says = [&](uint32_t bytes) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4);
+    for (int i = 0; i < 4; ++i) file.put(char(bytes >> 8 * i));
+  };
+  const auto whole = static_cast<uint32_t>(fs::file_size(path)) - 8;
+  for (const uint32_t bytes : {0u, whole - 1, whole, 0xFFFFFFF7u, 0xFFFFFFFFu}) {
+    length_says(bytes);
+    EXPECT_EQ(error_of(path), "") << bytes;
+  }
+  for (const uint32_t bytes : {whole + 1, 0xFFFFFFF6u}) {
+    length_says(bytes);
+    EXPECT_NE(error_of(path).find("is cut short"), std::string::npos) << bytes;
+  }
+}
+
+// Of a file of holes, whose header alone is read.
+TEST_F(AudioTest, SoundsOfTooManySamplesAreRefused) {
+  const int64_t most = int64_t{1} << 28;
+  for (const int64_t samples : {most, most + 2}) {
+    const std::string path = tone("long.wav", 8000, 1, SF_FORMAT_WAV | SF_FORMAT_PCM_U8, 2);
+    const auto head = static_cast<int64_t>(fs::file_size(path)) - 2;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto put = [&](int64_t at, int64_t bytes) {
+      file.seekp(at);
+      for (int i = 0; i < 4; ++i) file.put(char(bytes >> 8 * i));
+    };
+    put(4, head + samples - 8), put(head - 4, samples);
+    file.close();
+    fs::resize_file(path, static_cast<uintmax_t>(head + samples));
+    if (samples == most) {
+      EXPECT_EQ(inspect_audio(path).samples, most);
+    } else {
+      EXPECT_NE(error_of(path).find("is too long"), std::string::npos) << error_of(path);
+    }
+  }
+}
+
+TEST_F(AudioTest, ChannelsAndRatesHaveBounds) {
+  const auto said = [&](int rate, int channels) {
+    return error_of(tone("a.wav", rate, channels, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 10));
+  };
+  EXPECT_EQ(said(8000, 64), "");
+  EXPECT_NE(said(8000, 65).find("has 65 channels"), std::string::npos);
+  EXPECT_EQ(said(1000, 1), "");
+  EXPECT_NE(said(999, 1).find("has 999 samples a second"), std::string::npos);
+  EXPECT_EQ(said(768'000, 1), "");
+  EXPECT_NE(said(768'001, 1).find("has 768001 samples a second"), std::string::npos);
+}
+
 TEST_F(AudioTest, RefusesWhatIsNoNumber) {
   const std::string path = tone("nan.wav", 8000, 1, SF_FORMAT_WAV | SF_FORMAT_FLOAT, 100);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

@@ -61,6 +61,26 @@ TEST(Buckets, FewestCellsOfAllLadders) {
   }
 }
 
+// Of pairs that are long on one side alone buckets are as long on that side.
+TEST(Buckets, FewestCellsWhereOneSideIsAlwaysAsLong) {
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    std::vector<PairLength> targets = some_lengths(25, 6, seed), sources = targets;
+    for (PairLength& each : targets) each.source = 5;
+    for (PairLength& each : sources) each.target = 5;
+    for (const std::vector<PairLength>& lengths : {targets, sources}) {
+      Bucket top;
+      for (const PairLength& each : lengths) {
+        top = {std::max(top.source, each.source), std::max(top.target, each.target)};
+      }
+      const BucketLadder ours = choose_buckets(lengths, 3, 6, 3);
+      BucketLadder empty{3, {}};
+      EXPECT_GT(ours.buckets.size(), 1u);
+      EXPECT_EQ(report_ladder(lengths, ours).cells, fewest_cells(lengths, empty, top, 3))
+          << ours.print();
+    }
+  }
+}
+
 TEST(Buckets, NestedCoveringAndBetterThanOne) {
   std::vector<PairLength> lengths = some_lengths(4000, 150, 7);  // coarser than the 64 cuts
   lengths.push_back({0, 5});
@@ -99,6 +119,9 @@ TEST(Buckets, WidthsAsSockeye) {
   const std::vector<PairLength> shorter = {{10, 6}};  // ratio 0.5: target steps of 5
   EXPECT_EQ(width_buckets(shorter, 64, 20, 10).buckets,
             (std::vector<Bucket>{{10, 5}, {20, 10}, {20, 15}, {20, 20}}));
+  const std::vector<PairLength> short_ones = {{2, 3}};
+  EXPECT_EQ(width_buckets(short_ones, 64, 4, 1).buckets,
+            (std::vector<Bucket>{{2, 2}, {3, 3}, {4, 4}}));
   EXPECT_THROW(width_buckets(even, 64, 100, 0), UsageError);
 }
 

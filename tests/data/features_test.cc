@@ -63,6 +63,19 @@ TEST(Spectrogram, IsTheLogMagnitudeOfAFourierSum) {
   }
 }
 
+// What is shorter than a window has zeros behind it, whatever lies there.
+TEST(Spectrogram, ZerosFillTheWindow) {
+  Spectrogram s({1000, 0.02, 0.01});
+  const std::vector<float> x = noise(20);
+  for (size_t n = 0; n <= x.size(); ++n) {
+    std::vector<float> filled(x.begin(), x.begin() + std::ptrdiff_t(n));
+    filled.resize(20);
+    const Features got = s.compute(std::span(x).first(n));
+    EXPECT_EQ(got.frames, 1);
+    EXPECT_EQ(got.values, s.compute(filled).values) << n;
+  }
+}
+
 TEST(Spectrogram, IsTheSameLoudOrQuietAndOfSilenceZero) {
   Spectrogram s({8000, 0.02, 0.01});
   std::vector<float> x = noise(4000);
@@ -122,6 +135,19 @@ TEST_F(MfccTest, IsReadInEitherByteOrderAndNormalisedByCoefficient) {
   }
 }
 
+TEST_F(MfccTest, EveryByteOfANumberCounts) {
+  const std::vector<float> values = noise(300);
+  write(300, values, true);
+  const std::vector<float> big = read_mfcc(path_, 1).values;
+  write(300, values, false);
+  EXPECT_EQ(read_mfcc(path_, 1).values, big);
+  double sum = 0, squares = 0;
+  for (const float v : values) sum += double(v), squares += double(v) * double(v);
+  const double mean = sum / 300, deviation = std::sqrt(squares / 300 - mean * mean);
+  for (size_t i = 0; i < 300; ++i)
+    EXPECT_NEAR(big[i], (double(values[i]) - mean) / deviation, 1e-6);
+}
+
 TEST_F(MfccTest, RefusesWhatDoesNotFit) {
   write(9, {1, 2, 3, 4});
   EXPECT_NE(error(2).find("cut short"), std::string::npos);
@@ -161,6 +187,19 @@ TEST(SpecAugmentTest, MasksAreZeroAndDependOnSeedAndStream) {
   }
   EXPECT_EQ(most, 10);
   EXPECT_NEAR(double(sum) / 200, 5, 1);
+  // Bins that are masked are so in every frame, and lie side by side.
+  most = sum = 0;
+  for (uint64_t stream = 0; stream < 200; ++stream) {
+    const std::vector<float> f = masked({0, 0, 1, 8}, 1, stream);
+    for (size_t i = 0; i < f.size(); ++i) ASSERT_EQ(f[i], f[i % 40]) << i;
+    const auto zeros = std::count(f.begin(), f.begin() + 40, 0.0f);
+    EXPECT_EQ(zeros + std::count(f.begin(), f.begin() + 40, 1.0f), 40);
+    const auto first = std::find(f.begin(), f.begin() + 40, 0.0f);
+    EXPECT_EQ(std::count(first, first + zeros, 0.0f), zeros);
+    most = std::max<int64_t>(most, zeros), sum += zeros;
+  }
+  EXPECT_EQ(most, 8);
+  EXPECT_NEAR(double(sum) / 200, 4, 1);
   // Wider than the utterance is long.
   EXPECT_NO_THROW(masked({3, 500, 3, 500}, 1, 1));
 }

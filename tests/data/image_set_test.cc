@@ -189,11 +189,29 @@ ImageTransform small() {
 // Drawn by its own number, wherever it stands: a part of a set has the set's images.
 TEST_F(ImageSetTest, MadeUpImagesKeepTheirPixelsInAPart) {
   const ImageSet set = made_up_images(6, 3, 8, 3, 5, 0);
+  EXPECT_EQ(set.size(), 6);
+  EXPECT_EQ(set.made_up.numbers.size(), 6u);
   const std::vector<int32_t> some{4, 1};
   const ImageSet part = set.subset(some);
   EXPECT_EQ(part.read(0, 3).pixels, set.read(4, 3).pixels);
   EXPECT_EQ(part.read(1, 3).pixels, set.read(1, 3).pixels);
   EXPECT_NE(set.read(4, 3).pixels, set.read(1, 3).pixels);
+}
+
+// Which of the 4 x 4 blocks of a made-up image of 8 x 8 are bright.
+std::vector<bool> pattern_of(const Image& image) {
+  std::vector<bool> pattern;
+  for (size_t block = 0; block < 16; ++block) {
+    int least = 255, most = 0;
+    for (size_t k = 0; k < 2 * 2 * 3; ++k) {
+      const size_t row = block / 4 * 2 + k / 6, column = block % 4 * 2 + k / 3 % 2;
+      const int value = image.pixels[(row * 8 + column) * 3 + k % 3];
+      least = std::min(least, value), most = std::max(most, value);
+    }
+    pattern.push_back(most >= 128);
+    EXPECT_TRUE(most < 128 || least >= 96) << "block " << block;
+  }
+  return pattern;
 }
 
 // A class has a pattern of 4 x 4 blocks, bright or dark; the rest is noise that no two images
@@ -202,24 +220,41 @@ TEST_F(ImageSetTest, MadeUpImagesShowTheirClass) {
   const ImageSet set = made_up_images(40, 8, 8, 3, 5, 0);
   std::vector<std::vector<bool>> patterns;
   for (int64_t i = 0; i < set.size(); ++i) {
-    const Image image = set.read(i, 3);
-    std::vector<bool> pattern;
-    for (size_t block = 0; block < 16; ++block) {
-      int least = 255, most = 0;
-      for (size_t k = 0; k < 2 * 2 * 3; ++k) {
-        const size_t row = block / 4 * 2 + k / 6, column = block % 4 * 2 + k / 3 % 2;
-        const int value = image.pixels[(row * 8 + column) * 3 + k % 3];
-        least = std::min(least, value), most = std::max(most, value);
-      }
-      pattern.push_back(most >= 128);
-      ASSERT_TRUE(most < 128 || least >= 96) << "image " << i << ", block " << block;
-    }
+    const std::vector<bool> pattern = pattern_of(set.read(i, 3));
     const auto label = size_t(set.labels[size_t(i)]);
     ASSERT_EQ(label, size_t(i) % 8);
     if (label == patterns.size()) patterns.push_back(pattern);
     ASSERT_EQ(pattern, patterns[label]) << i;
   }
   EXPECT_GT(std::set(patterns.begin(), patterns.end()).size(), 6u);
+}
+
+// No two blocks are the same bit of the pattern.
+TEST_F(ImageSetTest, MadeUpImagesHaveSixteenBlocks) {
+  const ImageSet set = made_up_images(100, 100, 8, 3, 5, 0);
+  std::set<std::vector<bool>> by_class;
+  for (size_t block = 0; block < 16; ++block) {
+    std::vector<bool> bright;
+    for (int64_t i = 0; i < set.size(); ++i) bright.push_back(pattern_of(set.read(i, 3))[block]);
+    EXPECT_TRUE(by_class.insert(bright).second) << block;
+  }
+}
+
+// Of files, of made-up images and of pixels.
+TEST_F(ImageSetTest, KeepsWhatASubsetHas) {
+  copy("colour.png", "a/1.png"), copy("baseline.jpg", "a/2.jpg"), copy("grey.jpg", "b/1.jpg");
+  ImageSet pixels{.labels = {2, 0, 1}, .height = 2, .width = 1, .channels = 3};
+  for (int i = 0; i < 3 * 6; ++i) pixels.pixels.push_back(uint8_t(i));
+  const std::vector<int32_t> some{0, 2};
+  for (const ImageSet& whole :
+       {read_image_folder(dir_, OnBadImage::fail), made_up_images(3, 2, 4, 1, 7, 0), pixels}) {
+    ImageSet kept = whole;
+    kept.keep(some);
+    const ImageSet want = whole.subset(some);
+    EXPECT_EQ(kept.fingerprint(), want.fingerprint());
+    EXPECT_EQ(kept.pixels, want.pixels);
+    EXPECT_EQ(kept.read(1, 3).pixels, whole.read(2, 3).pixels);
+  }
 }
 
 TEST_F(ImageSetTest, FingerprintsTellNamesApart) {
@@ -363,6 +398,10 @@ TEST_F(ImageSetTest, MixupMixesPairs) {
       }
     }
   }
+  // A batch that was mixed before is plain again.
+  plain.fill(0, b);
+  EXPECT_EQ(b.mix, 1);
+  EXPECT_TRUE(b.other_labels.empty());
   // Beta(0.8, 0.8): mean 1/2, variance 1 / (4 (2 * 0.8 + 1)).
   EXPECT_NEAR(sum / 400, 0.5, 0.05);
   EXPECT_NEAR(squares / 400 - std::pow(sum / 400, 2), 1 / (4 * 2.6), 0.015);

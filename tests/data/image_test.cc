@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "data/image_transform.h"
+#include "tests/support/files.h"
 
 namespace pal {
 namespace {
@@ -164,8 +167,35 @@ TEST(Image, AFewBytesHoldNoHugeImage) {
 TEST(Image, AJpegOfManyScansIsRefused) {
   std::vector<uint8_t> jpeg = bytes_of("progressive.jpg");
   const std::vector<uint8_t> scan{0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 63, 0};
-  for (int i = 0; i < 101; ++i) jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
-  EXPECT_EQ(error_of(jpeg), "picture.jpg: a JPEG of more than 100 scans");
+  int scans = 0;
+  for (size_t i = 0; i + 1 < jpeg.size(); ++i) scans += jpeg[i] == 0xFF && jpeg[i + 1] == 0xDA;
+  const std::string refused = "picture.jpg: a JPEG of more than 100 scans";
+  for (; scans < 100; ++scans) jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
+  EXPECT_NE(error_of(jpeg), refused);
+  jpeg.insert(jpeg.end() - 2, scan.begin(), scan.end());
+  EXPECT_EQ(error_of(jpeg), refused);
+}
+
+// Nothing of it is read: a file of holes, and memory that is never touched.
+TEST(Image, MoreThan512MiBAreRefused) {
+  const size_t most = size_t{512} << 20;
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "huge.png";
+  std::ofstream(file).close();
+  for (const size_t bytes : {most + 1, size_t{1} << 40}) {
+    std::filesystem::resize_file(file, bytes);
+    EXPECT_EQ(usage_error_of([&] { read_image(file, 3); }),
+              file.string() + ": larger than 512 MiB");
+  }
+
+  const std::unique_ptr<void, void (*)(void*)> memory(std::calloc(most + 1, 1), &std::free);
+  ASSERT_TRUE(memory);
+  const auto error = [&](size_t bytes) {
+    const std::span all(static_cast<const uint8_t*>(memory.get()), bytes);
+    return usage_error_of([&] { decode_image(all, 3, "a"); });
+  };
+  EXPECT_EQ(error(most), "a: not a JPEG or PNG image that can be read");
+  EXPECT_EQ(error(most + 1), "a: larger than 512 MiB");
 }
 
 // 0.299 red, 0.587 green and 0.114 blue, in parts of 256; grey is the same in three.
@@ -318,6 +348,11 @@ TEST(Transform, RandomPartsHaveTheAreaAndTheRatioAskedFor) {
   EXPECT_EQ(random_resized_window(10, 1000, 0.9, draws), (CropWindow{0, 493, 10, 13}));
   EXPECT_EQ(random_resized_window(1000, 10, 0.9, draws), (CropWindow{493, 0, 13, 10}));
   EXPECT_EQ(random_resized_window(1, 1000, 0.9, draws), (CropWindow{0, 499, 1, 1}));
+  // Of all of the area none fits but where the ratio is that of the image.
+  EXPECT_EQ(random_resized_window(100, 150, 1, draws), (CropWindow{0, 8, 100, 133}));
+  EXPECT_EQ(random_resized_window(150, 100, 1, draws), (CropWindow{8, 0, 133, 100}));
+  EXPECT_EQ(random_resized_window(100, 130, 1, draws), (CropWindow{0, 0, 100, 130}));
+  EXPECT_EQ(random_resized_window(130, 100, 1, draws), (CropWindow{0, 0, 130, 100}));
   EXPECT_EQ(random_resized_window(1, 1, 0.08, draws), (CropWindow{0, 0, 1, 1}));
 }
 

@@ -39,16 +39,18 @@ TEST(LadderFile, RefusesWhatIsNoLadder) {
     std::ofstream(file) << text;
     return usage_error_of([&] { load_ladder(file, batch); });
   };
-  for (const std::string second : {"6 8", "7 7", "7", "9 9 x", "9 9 16", "9 10001", "nine 9"}) {
+  for (const std::string second :
+       {"6 8", "7 7", "7", "9 9 x", "9 9 16", "9 10001", "10001 9", "nine 9"}) {
     const std::string said = refusal("7 8\n" + second + "\n", 64);
     EXPECT_EQ(said, "[buckets] " + file +
                         ": line 2: expected two lengths, neither shorter than before; restore the "
                         "file from the run that wrote it")
         << second;
   }
+  EXPECT_EQ(refusal("7 8\n10000 10000\n", 64), "");
   const BatchSize words = BatchSize::of_words(400);
-  EXPECT_EQ(refusal("7 8 40\n9 9 16\n", words), "");
-  for (const std::string second : {"9 9 0", "9 9 -3", "9 9 16 2"}) {
+  EXPECT_EQ(refusal("7 8 40\n9 9 1\n9 9 100000000\n", words), "");
+  for (const std::string second : {"9 9 0", "9 9 -3", "9 9 100000001", "9 9 16 2"}) {
     EXPECT_NE(refusal("7 8 40\n" + second + "\n", words)
                   .find("line 2: expected two lengths, neither shorter than before, and the rows"),
               std::string::npos)

@@ -2,6 +2,7 @@
 #include "data/line_reader.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,11 +17,12 @@
 namespace pal {
 namespace {
 
-// What a reader makes of a text that arrives in pieces of these sizes, again and again.
+// What a reader makes of a text that arrives in pieces of these sizes, again and again: one for
+// each time that it reads, which takes up to 64 KiB.
 std::vector<LineReader::Line> read_in_pieces(const std::string& text,
                                              const std::vector<size_t>& sizes) {
   std::array<int, 2> ends{};
-  EXPECT_EQ(pipe(ends.data()), 0);
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()), 0);
   std::thread writer([&] {
     size_t at = 0;
     for (size_t i = 0; at < text.size(); ++i) {
@@ -63,7 +65,7 @@ TEST(LineReader, GoesOnPastLinesThatAreNoText) {
   const std::string most(kMostLineBytes, 'x');
   const std::string text = "\xEF\xBB\xBF" + most + "\r\nb\x80\n" + most + most + "y\nc\n" +
                            std::string("d\0", 2) + "\n" + most + "z";
-  const std::vector<LineReader::Line> lines = read_in_pieces(text, {1 << 16, 70'001});
+  const std::vector<LineReader::Line> lines = read_in_pieces(text, {1 << 16, 50'001});
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines[0].defect, "");
   EXPECT_EQ(lines[0].text.size(), kMostLineBytes);
@@ -78,6 +80,23 @@ TEST(LineReader, GoesOnPastLinesThatAreNoText) {
       << lines[4].defect;
   EXPECT_EQ(lines[5].defect, "pipe: line 6: " + too_long_line());
   for (const size_t bad : {1u, 2u, 4u, 5u}) EXPECT_EQ(lines[bad].text, "");
+}
+
+// With the byte order mark before it and "\r\n" behind, wherever a piece ends there.
+TEST(LineReader, TheLongestLineMayEndInAnyPiece) {
+  const std::string most(kMostLineBytes, 'x');
+  for (const size_t more : {0u, 1u}) {
+    const std::string text = "\xEF\xBB\xBF" + most + std::string(more, 'x') + "\r\nb\n";
+    for (size_t ends : {2u, 3u, 4u, 5u, 6u}) {
+      std::vector<size_t> sizes(kMostLineBytes >> 16, 1 << 16);
+      sizes.push_back(ends);
+      const std::vector<LineReader::Line> lines = read_in_pieces(text, sizes);
+      ASSERT_EQ(lines.size(), 2u);
+      EXPECT_EQ(lines[0].text.size(), more ? 0 : kMostLineBytes) << ends;
+      EXPECT_EQ(lines[0].defect.empty(), !more) << ends;
+      EXPECT_EQ(lines[1].text, "b");
+    }
+  }
 }
 
 }  // namespace

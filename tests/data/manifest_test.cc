@@ -187,6 +187,17 @@ TEST(Joined, AreRecordingsOfOneSpeakerAndOnePart) {
   EXPECT_LT(equal, 5);
 }
 
+TEST_F(ManifestTest, JoinedTranscriptsKeepTheirCase) {
+  const std::string path = (dir_ / "labels.txt").string();
+  std::ofstream(path) << "A\na\n \n";
+  const Labels labels = Labels::load({path, "data.labels", ""});
+  const std::vector<Utterance> one = {{.files = {"a.wav"}, .labels = {1, 2}, .transcript = "Aa"}};
+  const auto joined = join_utterances(one, labels, {}, 1, 2, 2, 1, 1);
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined[0].transcript, "Aa Aa");
+  EXPECT_EQ(joined[0].labels, (std::vector<int32_t>{1, 2, 3, 1, 2}));
+}
+
 TEST(SpeechBatches, HoldFeaturesLabelsAndNothingElse) {
   SpeechOptions options;
   auto utterances = join_utterances(digits("train", options), Labels(), options, 5, 1, 2, 1, 1);
@@ -259,6 +270,27 @@ TEST(MadeUp, AreLikeReadBooks) {
   EXPECT_EQ(f.frames, made[0].frames);
   EXPECT_EQ(f.values, reader.read(made[0]).values);
   EXPECT_NE(f.values, reader.read(made[1]).values);
+}
+
+// Over noise in [-1/2, 1/2) the bins of the label that is spoken stand out by two.
+TEST(MadeUp, FeaturesSayWhichLabelIsSpoken) {
+  SpeechOptions options;
+  FeatureReader reader(options);
+  for (const Utterance& u : make_up_utterances(Labels(), options, 3, 1, 1)) {
+    const Features f = reader.read(u);
+    const auto labels = int64_t(u.labels.size());
+    for (int64_t frame = 0; frame < f.frames; ++frame) {
+      const int32_t label = u.labels[size_t(frame * labels / f.frames)];
+      int64_t high = 0;
+      for (int64_t bin = 0; bin < f.bins; ++bin) {
+        const bool spoken = bin * 30 / f.bins == label;
+        const float value = f.values[size_t(frame * f.bins + bin)] - (spoken ? 2.0f : 0.0f);
+        ASSERT_TRUE(value >= -0.5f && value <= 0.5f) << frame << " " << bin;
+        high += spoken;
+      }
+      ASSERT_GE(high, f.bins / 30);
+    }
+  }
 }
 
 }  // namespace

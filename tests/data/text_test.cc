@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 
 #include "core/error.h"
 #include "data/utf8.h"
@@ -156,6 +157,14 @@ TEST(Utf8, AcceptsAndRefusesAsRfc3629) {
     EXPECT_EQ(pos, each.code < 0 ? 1 : each.bytes.size());
     EXPECT_EQ(find_invalid_utf8("é" + each.bytes), each.code < 0 ? 2 : std::string_view::npos);
   }
+}
+
+TEST(Utf8, WhiteSpaceIsThatOfPython) {
+  const std::set<int32_t> spaces = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x1C,   0x1D,   0x1E,
+                                    0x1F,   0x20,   0x85,   0xA0,   0x1680, 0x2000, 0x2001, 0x2002,
+                                    0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A,
+                                    0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+  for (int32_t c = -1; c <= 0x10FFFF; ++c) ASSERT_EQ(is_space(c), spaces.contains(c)) << c;
 }
 
 TEST(Utf8, SplitsOnUnicodeWhiteSpace) {

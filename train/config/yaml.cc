@@ -208,7 +208,7 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
     if (parser.HandleNextDocument(builder)) root = builder.take();
     TreeBuilder second(text, name);
     if (parser.HandleNextDocument(second))
-      fail(name, std::max(1, second.take().line), "a second YAML document; keep one per file");
+      fail(name, second.take().line, "a second YAML document; keep one per file");
     return root;
   } catch (const YAML::Exception& e) {
     fail(name, std::max(0, e.mark.line) + 1, "malformed YAML: " + e.msg);

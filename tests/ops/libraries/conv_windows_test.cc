@@ -6,6 +6,7 @@
 
 #include "core/builder.h"
 #include "ops/convolution/conv2d.h"
+#include "ops/libraries/conv_kernel.h"
 #include "tests/support/eval.h"
 #include "tests/support/numbers.h"
 
@@ -130,6 +131,19 @@ TEST(ConvWindows, GradientsOfLargeKernelsHaveTheSameBitsForAnyThreads) {
   const Gradients want = gradients(s, given("x", 1), given("w", 2), given("dy", 3));
   expect_near(once.first, want.dx, "dx");
   expect_near(once.second, want.dw, "dw");
+}
+
+// One partial result a chunk of images, but of large weights no more than two.
+TEST(ConvKernel, WeightGradientsHaveFewPartialResults) {
+  for (const auto& [channels, most] : {std::pair(16, 8), std::pair(1024, 2)}) {
+    ConvShape s{.axes = 2, .n = 64, .c = channels, .o = channels};
+    s.axis = {axis(4, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)};
+    const ConvKernel kernel(cpu_device(1), ConvKind::weight_grad, s, {{channels, 3, 3, channels}});
+    EXPECT_GE(kernel.workspace(), most * s.weights() * 4) << channels;
+    if (most == 2) {
+      EXPECT_LE(kernel.workspace(), 4 * s.weights() * 4);
+    }
+  }
 }
 
 }  // namespace

@@ -223,6 +223,29 @@ TEST(Ctc, RefusesLabelsThatCannotBe) {
   }
 }
 
+TEST(Ctc, RefusesOperandsThatDoNotFit) {
+  const TensorSpec lengths{{3}, DType::i32};
+  const Specs right = {{{7, 3, 5}}, {{2, 3}, DType::i32}, lengths, lengths, scalars_spec()};
+  EXPECT_EQ(infer_specs(ctc_loss_op, right, CtcAttrs{}).size(), 4u);
+  const auto refused = [&](size_t operand, const TensorSpec& spec) {
+    Specs in = right;
+    in[operand] = spec;
+    EXPECT_THROW(infer_specs(ctc_loss_op, in, CtcAttrs{}), ProgramError)
+        << operand << " " << to_string(spec);
+  };
+  refused(0, {{7, 3}}), refused(0, {{7, 4, 5}}), refused(0, {{0, 3, 5}});
+  refused(0, {{7, 3, 5}, DType::bf16});
+  refused(1, {{2, 4}, DType::i32}), refused(1, {{0, 3}, DType::i32}), refused(1, {{2, 3}});
+  refused(1, {{3}, DType::i32});
+  for (const size_t of_lengths : {2, 3}) {
+    refused(of_lengths, {{4}, DType::i32}), refused(of_lengths, {{3}});
+  }
+  refused(4, {{3}, DType::i32});
+  for (const int64_t blank : {-1, 5}) {
+    EXPECT_THROW(infer_specs(ctc_loss_op, right, CtcAttrs{.blank = blank}), ProgramError);
+  }
+}
+
 // Probabilities of thousands of steps become as small as e^-12000: an error of each step's would be
 // seen.
 TEST(CtcLoss, IsAsExactOfManySteps) {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/builder.h"
+#include "core/error.h"
 #include "core/rewrite.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/frame_norm.h"
@@ -223,6 +224,34 @@ TEST(NormOverRanks, TakesSixteenBits) {
     EXPECT_EQ(exact[q].rstd, half[q].rstd);
     for (size_t i = 0; i < exact[q].y.size(); ++i) {
       ASSERT_NEAR(exact[q].y[i], half[q].y[i], std::abs(exact[q].y[i]) / 200 + 1e-6f);
+    }
+  }
+}
+
+// A length for each sequence, wherever the batch's axis is.
+TEST(NormOverRanks, RefusesLengthsOfAnotherBatch) {
+  const TensorSpec x{{4, 3, 5}}, vector{{5}}, all{{2, 11}};
+  const std::pair<const OpDef*, Specs> parts[] = {
+      {&norm_moments_op, {x}},
+      {&norm_gradient_sums_op, {x, x, vector, vector}},
+      {&norm_gradient_apply_op, {x, x, vector, vector, vector, all}}};
+  for (const auto& [op, operands] : parts) {
+    for (const bool batch_first : {false, true}) {
+      const auto takes = [&](const TensorSpec& lengths) {
+        Specs in = operands;
+        in.push_back(lengths);
+        try {
+          infer_specs(*op, in, NormRowsAttrs{batch_first});
+        } catch (const ProgramError&) {
+          return false;
+        }
+        return true;
+      };
+      const int64_t batch = batch_first ? 4 : 3;
+      EXPECT_TRUE(takes({{batch}, DType::i32})) << op->name;
+      EXPECT_FALSE(takes({{7 - batch}, DType::i32})) << op->name;
+      EXPECT_FALSE(takes({{batch}})) << op->name;
+      EXPECT_FALSE(takes({{batch, 1}, DType::i32})) << op->name;
     }
   }
 }

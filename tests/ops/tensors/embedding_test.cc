@@ -48,6 +48,18 @@ TEST(Embedding, AddsInTheOrderOfTheIds) {
   EXPECT_EQ(eval.floats("dw"), (Floats{0x1p24f, 0x1p24f + 2}));
 }
 
+// Of the table the rows of its ids alone are read and written; without a sum it is filled before.
+TEST(Embedding, ItsGradientCostsTheRowsThatItTouches) {
+  const TensorSpec dy{{10, 3}}, ids{{10}, DType::i32}, table{{500, 3}};
+  const Specs out{table};
+  const auto cost = [&](const TensorSpec& sum) {
+    return cost_of(embedding_grad_op, Specs{dy, ids, sum}, out, EmbeddingGradAttrs{500});
+  };
+  EXPECT_EQ(cost(table).flops, 30);
+  EXPECT_EQ(cost(table).bytes, 10 * 4 + 3 * 30 * 4);
+  EXPECT_EQ(cost({}).bytes, cost(table).bytes + 500 * 3 * 4);
+}
+
 TEST(Embedding, AnIdOutsideTheTableIsNamed) {
   for (float bad : {-1.0f, 4.0f}) {
     Lookup c;
