@@ -180,8 +180,8 @@ class ChainTables {
     int* const which = out.way.data() + size_t(backlog) * size_t(slots_);
     const int from = std::max({way.need + backlog, way.taken, 0});
     if (from >= slots_) return;
-    // More than all free slots are as good as all.
-    const int all = std::clamp(slots_ + way.taken, from, slots_);
+    // What is freed was taken before: no more slots are free than there are.
+    const int all = std::min(slots_, slots_ + way.taken);
     const int taken = way.taken;
     const double own = way.ms;
 #pragma omp simd
@@ -190,10 +190,6 @@ class ChainTables {
       const bool better = other < ms[m];
       ms[m] = better ? other : ms[m];
       which[m] = better ? number : which[m];
-    }
-    for (int m = all; m < slots_; ++m) {
-      const auto other = float(own + double(rest[slots_ - 1]) + double(before[m - backlog]));
-      if (other < ms[m]) ms[m] = other, which[m] = number;
     }
   }
 
@@ -206,7 +202,7 @@ class ChainTables {
         .first = s, .last = t, .kept_leaves = way.kept_leaves, .border_leaves = way.border_leaves};
     if (way.next <= t) {
       const int left = first ? backlog_after(backlog, s, way) : 0;
-      step.rest = follow(plan, way.next, t, std::min(m - way.taken, slots_ - 1), left, first);
+      step.rest = follow(plan, way.next, t, m - way.taken, left, first);
     }
     if (way.until >= 0) {
       step.kind = ChainStep::Kind::pass, step.until = way.until;

@@ -7,18 +7,23 @@
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "memory/front/choose.h"
+#include "memory/front/deep.h"
 #include "memory/front/pool.h"
+#include "memory/front/sketch.h"
+#include "memory/passes/parts.h"
 #include "memory/place/place.h"
+#include "memory/schedule/early_updates.h"
 #include "memory/share/corun_plan.h"
+#include "tests/memory/front/chain_network.h"
 #include "tests/memory/share/shapes.h"
 #include "tests/memory/toy_card.h"
-#include "tests/support/files.h"
 #include "tests/support/golden_text.h"
 #include "tests/support/perfect_packing.h"
 #include "tests/support/random_network.h"
@@ -32,22 +37,6 @@ template <class... Args> std::string printed(const char* format, Args... args) {
   char text[400];
   std::snprintf(text, sizeof text, format, args...);
   return text;
-}
-
-// Whether the test was run in a process of its own, whose library takes this processor for one with
-// SSE 4.1 alone: what scratch memory its products need depends on the processor.
-bool was_run_apart() {
-  const std::string limit = "SSE41";
-  if (const char* now = std::getenv("DNNL_MAX_CPU_ISA"); now && now == limit) return false;
-  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-  const TemporaryFolder folder;
-  const std::string said = (folder.path() / "said").string();
-  const std::string command = "DNNL_MAX_CPU_ISA=" + limit + " '" +
-                              std::filesystem::read_symlink("/proc/self/exe").string() +
-                              "' --gtest_filter=" + test.test_suite_name() + "." + test.name() +
-                              " > '" + said + "' 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0) << read_file(said);
-  return true;
 }
 
 Program network(uint64_t seed) {
@@ -76,6 +65,56 @@ TEST(GoldenPlans, FrontsOfRandomNetworks) {
     }
   }
   expect_golden(kFolder + "fronts.txt", text);
+}
+
+// What fronts are made of, where a step is long: what is chosen over the sketch, and the plans that
+// rerun segments.
+TEST(GoldenPlans, ChosenAndDeepPlansOfChains) {
+  std::string text;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    Program step = chain_network(seed, {.layers = 25 + 5 * int(seed)});
+    for (ValueId v : step.values.ids()) step.value(v).origin = v;
+    const double link = seed % 3 == 0 ? 0 : 4e6 * double(seed);
+    const CompileOptions options = on_toy_card(link);
+    text += printed("chain %" PRIu64 ", %zu nodes, link %g\n", seed, step.nodes.size(), link);
+    for (const Chosen& c : choose_plans(step, options, *options.profile, 1)) {
+      text += printed("  chosen for %" PRId64 ": %" PRId64 " %.6f again %zu away %zu\n", c.limit,
+                      c.bytes, c.added_ms, c.again.size(), c.away.size());
+    }
+    const DeepPlans deep = deep_plans(step, options, *options.profile, 8);
+    for (const auto* plans : {&deep.alone, &deep.with_copies}) {
+      for (const DeepPlan& d : *plans) {
+        text += printed("  deep: claimed %" PRId64 " %" PRId64 " %.6f reruns %zu away %zu\n",
+                        d.claimed, d.bytes, d.added_ms, d.reruns.size(), d.away.size());
+      }
+    }
+  }
+  expect_golden(kFolder + "chains.txt", text);
+}
+
+// What the sketch makes of fates by chance, which no search would ask for.
+TEST(GoldenPlans, SketchesOfRandomFates) {
+  std::string text;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Program step = split_parts(network(seed));
+    const DeviceProfile card = toy_card(1e7);
+    const StepView view(step, {.heavy = std::numeric_limits<double>::infinity()});
+    Sketch sketch(view, early_updates_order(step), card, {});
+    sketch.let_leave(1);
+    Random random(seed);
+    text += printed("network %" PRIu64 ":", seed);
+    for (int64_t of = 2; of <= 8; ++of) {  // one of so many, and another
+      Fates fates = sketch.nothing();
+      for (const StorageId s : sketch.open()) {
+        if (random.one_in(of)) fates[s] = fates[s] == Fate::keep ? Fate::again : Fate::keep;
+        if (sketch.may_leave(s) && random.one_in(of)) fates[s] = Fate::away;
+      }
+      const Sketch::Count count = sketch.count(fates, std::numeric_limits<int64_t>::max());
+      text += printed(" %" PRId64 " %.6f", count.bytes, count.ms);
+    }
+    text += "\n";
+  }
+  expect_golden(kFolder + "sketches.txt", text);
 }
 
 // By technique, without a budget and with one of three quarters.
@@ -159,6 +198,8 @@ TEST(GoldenPlans, JobsSideBySide) {
                                              .buffers = random.between(5, 25),
                                              .bytes = 1024,
                                              .ticks = 10'000}));
+      // Some steps have a part of the device, and would be faster alone.
+      if (seed % 4 == 3 && j % 2 == 1) shapes.back().alone_ms = 0.75 * shapes.back().ms();
     }
     std::vector<const StepShape*> pointers;
     for (const StepShape& shape : shapes) pointers.push_back(&shape);
@@ -189,21 +230,66 @@ TEST(GoldenPlans, JobsSideBySide) {
   expect_golden(kFolder + "jobs.txt", text);
 }
 
+struct Section {
+  int buffers, part;  // in thousandths of the height, which they fill
+};
+
+// Sections of time, one after the other; under one buffer, so that they are placed together. Few
+// buffers fill one without a hole in a way that has to be found; many are piles of equal ones.
+std::vector<Buffer> sections(const std::vector<Section>& parts) {
+  constexpr int64_t kHeight = 1 << 20, kSteps = 1000;
+  constexpr int kPile = 16;
+  std::vector<Buffer> out;
+  int64_t begin = 0;
+  for (const Section& part : parts) {
+    const int64_t height = kHeight * part.part / 1000;
+    if (part.buffers > 1000) {
+      for (int i = 0; i < part.buffers; ++i) {
+        const int64_t lower = begin + i / kPile;
+        out.push_back({lower, lower + 1, height / kPile});
+      }
+    } else {
+      for (Buffer b : perfect_packing(5, part.buffers, kSteps, height)) {
+        b.lower += begin, b.upper += begin;
+        out.push_back(b);
+      }
+    }
+    begin += kSteps;
+  }
+  out.push_back({0, begin, 64});
+  return out;
+}
+
 // Height, and what was found below it, with little effort: where to look first shows.
 TEST(GoldenPlans, Packings) {
   std::string text;
+  const auto add = [&](const std::string& name, const std::vector<Buffer>& buffers) {
+    const Placement placed = place(buffers, {.effort = {.nodes = 3000}});
+    int64_t sum = 0;
+    for (size_t i = 0; i < buffers.size(); ++i) sum += placed.offset[i] * int64_t(i + 1);
+    text += printed("%s: %" PRId64 " of %" PRId64 ", %s, %" PRId64 "\n", name.c_str(),
+                    placed.height, placed.lower_bound, placed.order, sum);
+  };
   for (const PackingShape& shape : packing_shapes()) {
     for (const int n : {20, 60, 150}) {
       for (uint64_t seed = 0; seed < 3; ++seed) {
         const std::vector<Buffer> buffers = perfect_packing(shape, n, seed);
-        const Placement placed = place(buffers, {.effort = {.nodes = 3000}});
-        int64_t sum = 0;
-        for (size_t i = 0; i < buffers.size(); ++i) sum += placed.offset[i] * int64_t(i + 1);
-        text += printed(
-            "%s, %zu buffers, seed %" PRIu64 ": %" PRId64 " of %" PRId64 ", %s, %" PRId64 "\n",
-            shape.name, buffers.size(), seed, placed.height, placed.lower_bound, placed.order, sum);
+        add(printed("%s, %zu buffers, seed %" PRIu64, shape.name, buffers.size(), seed), buffers);
       }
     }
+  }
+  // More than are searched: of the sections those above some part of the height.
+  for (const auto& [full, near] : {std::pair(500, 795),
+                                   {500, 805},
+                                   {850, 895},
+                                   {850, 905},
+                                   {930, 945},
+                                   {930, 955},
+                                   {965, 975},
+                                   {965, 985},
+                                   {985, 995}}) {
+    add(printed("3,200 buffers fill %d of 1,000 and fewer %d", full, near),
+        sections({{60, 1000}, {50, near}, {3200, full}}));
   }
   expect_golden(kFolder + "packings.txt", text);
 }

@@ -18,6 +18,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/running.h"
 
@@ -382,6 +383,36 @@ TEST(Lowering, AGatheredValueIsOneCopy) {
   EXPECT_EQ(std::count_if(step.program.nodes.begin(), step.program.nodes.end(),
                           [](const Node& node) { return node.phase == Phase::offload; }),
             1);
+}
+
+// What came back as a whole is read in parts, on whole bytes also where an element has a bit.
+TEST(Lowering, APartOfWhatCameBackIsAWindow) {
+  for (const bool bits : {false, true}) {
+    Builder b;
+    const auto made = [&](const std::string& name) {
+      if (!bits) return tanh(b.input(name, {{kSide, kSide}}));
+      return to_bits(b.input(name, {{kSide, 32 * kSide}}), 0);
+    };
+    const auto read = [&](Val v) { return bits ? to_bits(v, 0.5f) : sum_all(v); };
+    const std::vector<Val> parts{made("x0"), made("x1")};
+    const Val whole = stack(parts);
+    b.output("z", sum_all(tanh(tanh(b.input("w", {{2 * kSide, kSide}})))));
+    b.output("whole", read(whole));
+    b.output("first", read(parts[0])), b.output("second", read(parts[1]));
+    const Ready r(b.take(), {.inplace = false});
+    DeviceProfile fast = Ladder().card;
+    fast.link = 1e12;
+    const StepFacts facts(r.program, r.storages, fast);
+    const Decisions d = decide(facts, {.manager = Manager::delta, .start = 1}, 5 * kBytes, kMuch);
+    EXPECT_GT(d.stats.reloads, 0);
+    const Lowered step = lowered(facts, d, r.layout);
+    EXPECT_NO_THROW(verify(step.program));
+    EXPECT_NO_THROW(check_plan(step.program, step.storages, step.plan));
+    EXPECT_EQ(std::count_if(step.program.nodes.begin(), step.program.nodes.end(),
+                            [](const Node& node) { return node.op == &slice_op; }),
+              2)
+        << bits;
+  }
 }
 
 TEST(Lowering, ALostWaitIsNoticed) {

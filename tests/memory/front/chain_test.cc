@@ -166,10 +166,13 @@ pal::Chain random_chain(uint64_t seed, int blocks, bool link = false) {
                                 .length = v == 0 || k + 1 == blocks ? 1 : 1 + int(below(2))});
     }
     if (link) {
+      // What a copy costs beyond its bytes may be much: then the link is what there is too little
+      // of.
+      const int64_t beyond = seed % 2 == 0 ? 2 : 5;
       block.carried = 1 + below(3);
-      block.border_to_copy = block.border + below(2);
+      block.border_to_copy = block.border + below(beyond);
       for (ChainVariant& v : block.variants) {
-        v.may_leave = below(v.kept + 1), v.to_copy = v.may_leave + below(2);
+        v.may_leave = below(v.kept + 1), v.to_copy = v.may_leave + below(beyond);
       }
     }
     chain.blocks.push_back(std::move(block));

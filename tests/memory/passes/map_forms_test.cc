@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -269,6 +270,20 @@ TEST(MapFormsProperty, EveryMapHasAFormOrAReason) {
   EXPECT_GT(fused, 4);
   EXPECT_GT(kinds.size(), 4u);
   EXPECT_GT(reasons.size(), 4u);
+}
+
+// What was not recorded as a value of this step is not counted.
+TEST(ValuesToCount, AreThoseOfTheRecordedStep) {
+  const Program p = random_network(3, {.layers = 12, .batch = 64, .width = 64});
+  const auto counted = [&](auto origin_of) {
+    Program step = p;
+    for (ValueId v : step.values.ids()) step.value(v).origin = origin_of(v);
+    const ByValue<char> which = values_to_count(step);
+    return std::count(which.begin(), which.end(), 1);
+  };
+  EXPECT_GT(counted([](ValueId v) { return v; }), 3);
+  EXPECT_EQ(counted([](ValueId) { return ValueId(kNone); }), 0);
+  EXPECT_EQ(counted([&](ValueId) { return p.values.next_id(); }), 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/order.h"
 #include "core/verify.h"
+#include "memory/place/place.h"
 #include "memory/plan/report.h"
 #include "memory/run/shared_plan.h"
 #include "memory/storages/lifetimes.h"
@@ -30,6 +31,17 @@ TEST(Plan, StateFirstThenInputsTwiceThenTheRest) {
   EXPECT_GE(at(a), plan.device().transients_begin());
   EXPECT_EQ(plan.device().bytes, plan.device().transients_begin() + 3 * 128) << "a, c, scratch";
   EXPECT_EQ(plan.device().lower_bound, plan.device().bytes);
+}
+
+// It says the order by which what is on the device was placed, whatever is on the host.
+TEST(Plan, NamesTheOrderOfTheDevicesPlacement) {
+  for (const bool copies : {false, true}) {
+    Ready r(random_program(3, {.nodes = 12, .copies = copies}));
+    const Transients device = transients_of(r.program, r.storages, Space::device);
+    const Placement placed = place(device.buffers);
+    ASSERT_STRNE(placed.order, "");
+    EXPECT_STREQ(make_plan(r.program, r.storages, r.layout).order, placed.order);
+  }
 }
 
 // State and inputs, and outputs that are made anew: those that live on the device.

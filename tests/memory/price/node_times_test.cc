@@ -31,6 +31,11 @@ TEST(TypicalRun, ARunOnASlowerMachineCountsLikeAnyOther) {
   EXPECT_EQ(typical_run({{20, 180}, {10, 90}, {40, 160}}), (std::vector<int64_t>{20, 180}));
 }
 
+TEST(TypicalRun, OfAnEvenNumberTheFasterInTheMiddleIsTaken) {
+  EXPECT_EQ(typical_run({{30, 90}, {10, 30}}), (std::vector<int64_t>{10, 30}));
+  EXPECT_EQ(typical_run({{4, 4}, {1, 1}, {3, 3}, {2, 2}}), (std::vector<int64_t>{2, 2}));
+}
+
 TEST(TimedNodes, WhatDoesTheSameTakesTheMeanAndOthersTheOperatorsShare) {
   Builder b;
   const Val x = b.input("x", {Shape{1000}}), wide = b.input("wide", {Shape{2000}});

@@ -8,6 +8,7 @@
 #include "autograd/differentiate.h"
 #include "core/order.h"
 #include "memory/compile.h"
+#include "memory/price/works.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
@@ -15,6 +16,7 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/transfers.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -157,6 +159,20 @@ TEST(Predict, ViewsInPlaceCostNothingAndCopiesWhatTheyMove) {
   const Prediction copied = predict(p, device(), &apart);
   EXPECT_NEAR(copied.node_ms.at(1), 16e3 / 5e9 * 1e3 + 1e-3, 1e-12);
   EXPECT_NEAR(copied.node_ms.at(2), 16e3 / 5e9 * 1e3 + 1e-3, 1e-12);
+}
+
+// One byte is a copy like any other; none is none.
+TEST(Works, ACopyOfOneByteRuns) {
+  Builder b;
+  const Val x = b.input("x", {.shape = {8}, .dtype = DType::u8});
+  b.output("y", slice(x, 0, 1));
+  const Program p = b.take();
+  const Storages apart = assign_storages(p, {}, {.windows = false});
+  const Work copied = work_of(p, 0, &apart), in_place = work_of(p, 0, nullptr);
+  EXPECT_TRUE(copied.runs);
+  EXPECT_EQ(copied.bytes, 2) << "read, and written";
+  EXPECT_FALSE(in_place.runs);
+  EXPECT_EQ(in_place.bytes, 0);
 }
 
 TEST(Predict, QueuesOverlapAndWait) {

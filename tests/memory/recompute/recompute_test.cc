@@ -10,6 +10,7 @@
 #include "core/order.h"
 #include "core/print.h"
 #include "core/verify.h"
+#include "memory/recompute/clone_regions.h"
 #include "memory/recompute/clones.h"
 #include "memory/recompute/mirror_sqrt.h"
 #include "tests/memory/bits.h"
@@ -31,6 +32,50 @@ TEST(Recompute, NothingReadsStateThatWasWritten) {
   for (Recompute m : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     const Program out = recompute(b.program(), m, footprint);
     EXPECT_EQ(ops_in(out), ops_in(b.program())) << to_string(m);
+  }
+}
+
+// State, inputs, outputs, and all that lies in them; what no node makes.
+TEST(StepView, WhatLiesInWhatIsKeptStays) {
+  int views = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Program p = random_program(seed, {.nodes = 40, .states = 3});
+    const StepView view(p);
+    const Storages storages = assign_storages(p, {}, {.inplace = false});
+    for (ValueId v : p.values.ids()) {
+      const Storage& storage = storages[storages.of[v]];
+      const bool kept = storage.persistent || storage.input || storage.output;
+      if (!kept && p.value(v).producer != kNone) continue;
+      EXPECT_TRUE(view.pinned[v]) << seed << " " << v;
+      views += storage.input && p.value(v).producer != kNone;
+    }
+  }
+  EXPECT_GT(views, 10);
+}
+
+// Three regions apart; what each saves for its time decides, whatever the units.
+TEST(CloneRegions, ComeByWhatTheySaveForTheirTime) {
+  Builder b;
+  const int64_t sizes[] = {256, 2048, 1024};
+  std::vector<Val> maps;
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    maps.push_back(affine(b.input("x" + std::to_string(i), {Shape{sizes[i]}})));
+  }
+  Builder::Within backward(b, Phase::backward);
+  for (size_t i = 0; i < maps.size(); ++i) b.output("y" + std::to_string(i), reverse(maps[i]));
+  const Program p = b.take();
+  const StepView view(p);
+  const Choice none(p.values.size(), 0);
+  Choice all = none;
+  for (const Val map : maps) all[map.id] = 1;
+  const auto order = [&](std::vector<double> ms) {
+    ms.resize(p.nodes.size(), 0);
+    return nodes_by_worth(view, ByNode<double>(ms.begin(), ms.end()), none, all);
+  };
+  for (const double unit : {1e-3, 1.0, 1e3}) {
+    EXPECT_EQ(order({1 * unit, 16 * unit, 2 * unit}), (std::vector<NodeId>{2, 0, 1}));
+    EXPECT_EQ(order({8 * unit, 8 * unit, 8 * unit}), (std::vector<NodeId>{1, 2, 0}));
+    EXPECT_EQ(order({1 * unit, 16 * unit, 16 * unit}), (std::vector<NodeId>{0, 1, 2}));
   }
 }
 

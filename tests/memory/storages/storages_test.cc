@@ -137,6 +137,26 @@ TEST(Storages, WritingStateThatIsStillReadIsAnError) {
   EXPECT_NE(message.find("node 2 [reverse] may still read"), std::string::npos) << message;
 }
 
+// A state that is there has a next value, and one that is not has none; both may be absent.
+TEST(Storages, AnUpdateHasTheNextValueOfWhatItReads) {
+  const auto said = [](bool old, bool next) {
+    StorageToy t;
+    const Val g = affine(t.x);
+    update(t.w, g);
+    Program p = t.b.take();
+    Node& node = p.nodes.back();
+    if (!old) node.in[0] = kNone;
+    if (!next) node.out[0] = kNone;
+    if (!old || !next) p.state.front().end = p.state.front().start;
+    return message_of([&] { assign_storages(p); });
+  };
+  const std::string what = "must be the next value of a state slot";
+  EXPECT_NE(said(true, false).find(what), std::string::npos);
+  EXPECT_NE(said(false, true).find(what), std::string::npos);
+  EXPECT_EQ(said(true, true), "");
+  EXPECT_EQ(said(false, false), "");
+}
+
 TEST(Storages, WritingOverAnOutputIsAnError) {
   StorageToy t;
   t.b.output("y", t.w);

@@ -17,6 +17,7 @@
 #include "memory/swap/planned.h"
 #include "ops/sums/reduce.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 
 namespace pal::test {
@@ -269,6 +270,32 @@ TEST(SwapProperty, PlannedIsNeverSlowerThanTheBaselines) {
     }
   }
   EXPECT_GT(compared, 30);
+}
+
+// Echo for a part of what is over, and swapping for the rest: where swapping alone does, no slower.
+TEST(SwapProperty, WithEchoBesideItIsNeverSlower) {
+  int faster = 0;
+  for (uint64_t seed = 0; seed < networks_asked(4); ++seed) {
+    const Program step = random_network(seed, {.layers = 8, .batch = 64, .width = 16});
+    const StateLayout layout(step);
+    KernelCache cache{Device{}};
+    CompileOptions options{.layouts = false, .profile = toy_card(1e7)};
+    options.must_fit = false;
+    const int64_t whole = compile(step, cache, layout, options).plan.device().bytes;
+    options.swap.method = Swap::planned;
+    for (const int percent : {95, 88}) {
+      options.budget = whole * percent / 100;
+      options.recompute = Recompute::none;
+      const Compiled alone = compile(step, cache, layout, options);
+      options.recompute = Recompute::echo;
+      const Compiled both = compile(step, cache, layout, options);
+      if (alone.plan.device().bytes > *options.budget) continue;
+      EXPECT_LE(both.plan.device().bytes, *options.budget) << seed << " " << percent;
+      EXPECT_LE(both.time->step_ms, alone.time->step_ms * 1.0001) << seed << " " << percent;
+      faster += both.time->step_ms < 0.99 * alone.time->step_ms;
+    }
+  }
+  EXPECT_GT(faster, 0);
 }
 
 // Where there is room nothing crosses; where the link is all, what is over crosses it twice.
