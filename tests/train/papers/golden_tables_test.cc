@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,15 @@
 namespace pal {
 namespace {
 
+// Those that take more than a minute are left out: they ask the same of more networks or batches.
+const std::set<std::string> kLong{"echo-fig18",  "delta-fig3",     "zico-fig5",      "zico-fig6",
+                                  "zico-fig8",   "zico-uvm",       "zico-fair",      "zico-four",
+                                  "zico-table2", "zico-scheduler", "zico-accumulate"};
+
 std::vector<std::string> predicted() {
   std::vector<std::string> names;
   for (const Reproduction& r : reproductions()) {
-    if (r.make) names.emplace_back(r.name);
+    if (r.make && !kLong.contains(r.name)) names.emplace_back(r.name);
   }
   return names;
 }
