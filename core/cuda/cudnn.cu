@@ -13,9 +13,12 @@ std::string text_of(cudnnStatus_t status) {
 std::string cudnn_version() {
   const Cudnn* library = cudnn_library();
   if (!library) return "";
-  const size_t v = library->version();
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-         std::to_string(v % 100);
+  return cudnn_version_text(library->version());
+}
+
+std::string cudnn_version_text(size_t code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
+         std::to_string(code % 100);
 }
 
 void check_cudnn(cudnnStatus_t status, const char* file, int line) {

@@ -72,6 +72,9 @@ void check_cudnn(cudnnStatus_t status, const char* file = __builtin_FILE(),
 void check_taken(cudnnStatus_t status, const char* work = "convolution",
                  const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
+// "9.19.0" of what cudnnGetVersion gives: 91900.
+std::string cudnn_version_text(size_t code);
+
 // "CUDNN_STATUS_BAD_PARAM (2000)".
 std::string text_of(cudnnStatus_t status);
 

@@ -33,6 +33,9 @@ class NcclWatcher {
     const volatile ExchangeMarks* marks;
     std::function<std::string()> exchange;  // what began last, and what the ranks are doing
     double timeout;                         // seconds
+    // Seconds for who waits for the device, to wake up and end the ranks with the error that it is
+    // told.
+    double wake = 5;
   };
   NcclWatcher(Watched watched, std::shared_ptr<LostRanks> lost,
               std::function<void(const std::string&)> tell);

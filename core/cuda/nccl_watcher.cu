@@ -9,8 +9,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;
-// For who waits for the device, to wake up and end the ranks with the error that it is told.
-constexpr auto kWake = 5s;
 // For a call that is being made, which may itself be what hangs.
 constexpr auto kCall = 1s;
 
@@ -59,7 +57,8 @@ void NcclWatcher::run() {
       if (alone) calls_.unlock();
     }
     lock.lock();
-    if (changed_.wait_for(lock, kWake, [&] { return stopped_; })) return;
+    const std::chrono::duration<double> wake(watched_.wake);
+    if (changed_.wait_for(lock, wake, [&] { return stopped_; })) return;
     lock.unlock();
     if (tell_) tell_(why);
     return;

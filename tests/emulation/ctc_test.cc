@@ -106,6 +106,14 @@ TEST_F(GpuCtc, HasTheCpusEdges) {
   }
 }
 
+// Numbers of f64 for the sequences, and of f32 for their steps and for the states of two steps.
+TEST_F(GpuCtc, AsksForTheWorkspaceThatItUses) {
+  constexpr int64_t kBatch = 3, kStates = 2 * kLongest + 1;
+  const Specs in = {{{kSteps, kBatch, kSymbols}}, {{kLongest, kBatch}, DType::i32}};
+  EXPECT_EQ(ctc_loss_cuda.prepare(gpu_, in, {}, CtcAttrs{}).workspace,
+            kBatch * 8 + 4 * (kSteps * kBatch + kBatch * 2 * kStates));
+}
+
 // Nothing may throw on a GPU: the loss is NaN, which the gate stops at.
 TEST_F(GpuCtc, RefusesByNan) {
   const std::vector<Sequence> good = {{5, {1, 2}}, {6, {3}}};

@@ -341,6 +341,7 @@ TEST_F(CudnnTest, LeavesToOthersWhatItDoesNotTake) {
 
 TEST_F(CudnnTest, SaysWhichCallFailed) {
   EXPECT_EQ(cudnn_version(), "9.19.0");
+  EXPECT_EQ(cudnn_version_text(100000), "10.0.0");
   EXPECT_TRUE(is_refusal(CUDNN_STATUS_NOT_SUPPORTED));
   EXPECT_FALSE(is_refusal(CUDNN_STATUS_EXECUTION_FAILED));
   EXPECT_FALSE(is_refusal(CUDNN_STATUS_SUCCESS));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/builder.h"
 #include "core/error.h"
 #include "memory/run/program_set.h"
@@ -91,6 +93,58 @@ TEST_F(Gpu, MemoryIsZeroedAndLimited) {
   }
   gpu->release(Space::device, p);
   EXPECT_EQ(gpu->free_bytes(), 1 << 20);
+}
+
+TEST_F(Gpu, PinnedMemoryIsZeroedAndGivenBack) {
+  constexpr int64_t kBytes = 1000;
+  auto gpu = cuda_device().accelerator;
+  std::byte* const first = gpu->allocate(Space::host, kBytes);
+  for (int n = 0; n < 2; ++n) {
+    std::byte* const p = n == 0 ? first : gpu->allocate(Space::host, kBytes);
+    EXPECT_EQ(p, first) << "where there is room again";
+    EXPECT_EQ(std::count(p, p + kBytes, std::byte{0}), kBytes);
+    std::fill_n(p, kBytes, std::byte{7});
+    gpu->release(Space::host, p);
+  }
+}
+
+TEST_F(Gpu, IsCountedAgainFromTheFirst) {
+  emulation::settings().devices = 2;
+  std::vector<std::string> found;
+  for (int number = 0; number < 5; ++number) found.push_back(open_accelerator(number)->identity());
+  EXPECT_NE(found[0], found[1]);
+  for (size_t number = 2; number < found.size(); ++number) {
+    EXPECT_EQ(found[number], found[number % 2]) << number;
+  }
+}
+
+TEST_F(Gpu, TimesAreNanoseconds) {
+  auto gpu = cuda_device().accelerator;
+  const auto from = gpu->make_timed_event(), to = gpu->make_timed_event();
+  gpu->record_time(from, kComputeQueue);
+  gpu->wait(from);
+  constexpr int64_t kMs = 1'000'000'000;
+  emulation::advance(kMs);
+  gpu->record_time(to, kComputeQueue);
+  gpu->wait(to);
+  // To half a second, which is less than a millionth of it.
+  EXPECT_NEAR(double(gpu->ns_between(from, to)), double(kMs) * 1e6, 5e8);
+}
+
+// What fails as the host waits, or as steps are recorded, is said once.
+TEST_F(Gpu, ErrorsAreSaidAndNotMetAgain) {
+  auto gpu = cuda_device().accelerator;
+  gpu->begin_recording();
+  EXPECT_THROW(gpu->synchronize(), DeviceError);
+  gpu->abandon_recording();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  emulation::settings().good_graphs = 0;
+  gpu->begin_recording();
+  EXPECT_FALSE(gpu->end_recording());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  emulation::settings().good_pins = 0;
+  EXPECT_THROW(gpu->allocate(Space::host, 1), BudgetError);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 TEST_F(Gpu, NothingRunsBeforeItIsWaitedFor) {

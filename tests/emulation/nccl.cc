@@ -28,6 +28,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/emulation/nccl_end.h"
+
 using pal::NcclComm;
 using pal::NcclId;
 using pal::NcclStatus;
@@ -348,6 +350,7 @@ NcclStatus ncclCommInitRank(NcclComm* comm, int ranks, NcclId id, int rank) {
   return NcclStatus::success;
 }
 NcclStatus ncclCommDestroy(NcclComm comm) {
+  if (pal::emulation::at_nccl_end) pal::emulation::at_nccl_end();
   cudaFree(comm->taken);
   munmap(comm->shared, sizeof(Shared));
   delete comm;
@@ -356,9 +359,12 @@ NcclStatus ncclCommDestroy(NcclComm comm) {
 // What is queued may still look at it.
 NcclStatus ncclCommAbort(NcclComm comm) {
   comm->given_up = true;
+  if (pal::emulation::at_nccl_end) pal::emulation::at_nccl_end();
+  cudaFree(comm->taken);
   return NcclStatus::success;
 }
 NcclStatus ncclCommGetAsyncError(NcclComm comm, NcclStatus* found) {
+  if (comm->given_up) throw std::runtime_error("emulation: NCCL: the communicator is gone");
   *found = comm->status;
   if (*found == NcclStatus::success && comm->shared->failed) *found = NcclStatus::remote_error;
   return NcclStatus::success;

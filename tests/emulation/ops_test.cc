@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "core/builder.h"
 #include "memory/run/program_set.h"
@@ -166,6 +167,31 @@ TEST(Products, NeedNoAlgorithmForBoundariesThatTheyKeep) {
   evaluate(c, {}, problems);
   EXPECT_TRUE(problems.empty()) << problems[0];
   emulation::settings() = {};
+}
+
+// A bias of the result's type, as wide as it, is read where it lies; another is copied first.
+TEST(Products, ReadTheirBiasWhereItLies) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  emulation::settings() = {};
+  for (const bool adds : {false, true}) {
+    for (const auto& [type, bias, width] : {std::tuple(DType::f32, DType::f32, 12),
+                                            {DType::f32, DType::f32, 9},
+                                            {DType::bf16, DType::bf16, 12},
+                                            {DType::bf16, DType::f32, 12}}) {
+      Problems problems;
+      const Case c = make_case(
+          matmul_op,
+          {.operands = {example({5, 8}, type), example({8, 12}, type),
+                        adds ? example({5, 12}, type) : absent_example(), example({width}, bias)},
+           .attrs = MatmulAttrs{.dtype = type, .biased = width}},
+          1, gpu());
+      const int64_t before = emulation::kernels_run();
+      evaluate(c, {}, problems);
+      EXPECT_EQ(emulation::kernels_run() == before, type == bias && width == 12)
+          << to_string(type) << ", " << to_string(bias) << ", " << width;
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+  }
 }
 
 // Buffers of tests are pinned once and used again.

@@ -97,5 +97,28 @@ TEST(SsdcOnGpu, GivesTheBytesOfTheCpu) {
   }
 }
 
+// The block that adds up the chunks' counts has fewer threads than there are chunks.
+TEST(SsdcOnGpu, OfManyChunksGivesTheBytesOfTheCpu) {
+  emulation::settings() = {};
+  Device gpu;
+  try {
+    gpu = cuda_device();
+  } catch (const std::exception&) {
+    GTEST_SKIP() << "there is no GPU";
+  }
+  const SsdcCase c =
+      draw_case(257 * 16384 + 1, DType::bf16, SsdcForm::mask, SsdcValues::plain, 0.1, 1);
+  const auto encoded = [&](const Device& device) {
+    Builder builder;
+    builder.output("encoded", ssdc_encode(builder.input("x", c.dense), c.attrs).encoded);
+    KernelCache cache(device);
+    Evaluator eval(builder.take(), {.cache = &cache});
+    eval.set_bytes(eval.find("x"), c.x);
+    eval.run();
+    return eval.bytes(eval.find("encoded"));
+  };
+  EXPECT_TRUE(encoded(gpu) == encoded(cpu_device(2)));
+}
+
 }  // namespace
 }  // namespace pal::test
