@@ -149,7 +149,7 @@ void TranslationScorer::put_parents(std::span<const int32_t> parents) {
   }
   if (model_.caches.empty()) return;
   const auto capacity = static_cast<int64_t>(cached_rows_.size() / count);
-  if (position_ > capacity) {
+  if (position_ >= capacity) {
     throw ProgramError("[translate] step " + std::to_string(position_ + 1) + " of at most " +
                        std::to_string(capacity) + ": start() was told of fewer");
   }

@@ -158,6 +158,46 @@ TEST_F(Corun, PlansMadeBeforeTheStartHaveTheirRows) {
   EXPECT_EQ(planned.size(), 5 * buckets.size());
 }
 
+// Lines, JSON and the circle's pattern say how three jobs share, from tight budgets to wide ones.
+TEST_F(Corun, ADryRunSaysHowJobsShare) {
+  const auto dry = [&](const std::string& mode, const std::string& budget) {
+    return corun({"image.yaml", "image.yaml", "image.yaml", "--mode", mode, "--budget", budget,
+                  "--dry-run", "--json", "--out", "run"});
+  };
+  const nlohmann::json turns = nlohmann::json::parse(dry("turns", "1GB").out)["memory"];
+  EXPECT_FALSE(turns.contains("pattern") || turns.contains("period_ms")) << turns;
+  const int64_t least = turns["bytes"];
+  bool with_others = false;
+  for (const int64_t percent : {124, 150}) {
+    const RunResult r = dry("shared", std::to_string(least * percent / 100));
+    ASSERT_EQ(r.status, 0) << r.err;
+    const nlohmann::json memory = nlohmann::json::parse(r.out)["memory"];
+    const bool circle = memory["way"] == "circle", groups = memory["way"] == "groups";
+    EXPECT_EQ(memory.contains("period_ms"), circle) << memory;
+    EXPECT_EQ(r.err.find(" steps in ") != std::string::npos, circle) << r.err;
+    if (circle) {
+      ASSERT_EQ(memory["pattern"].size(), 3u);
+      for (const nlohmann::json& job : memory["pattern"]) {
+        EXPECT_GE(job["steps"], 1);
+        EXPECT_LT(job["begins_ms"], memory["period_ms"]);
+        with_others |= job["programs"] > 1;
+      }
+    }
+    EXPECT_EQ(memory.contains("groups"), groups) << memory;
+    std::multiset<int> jobs;
+    for (const nlohmann::json& group : memory.value("groups", nlohmann::json::array())) {
+      std::string line = " job ";
+      for (const int job : group["jobs"]) {
+        line += (line == " job " ? "" : " with ") + std::to_string(job);
+        jobs.insert(job);
+      }
+      EXPECT_NE(r.err.find(line + " in "), std::string::npos) << line << "\n" << r.err;
+    }
+    EXPECT_TRUE(!groups || jobs == (std::multiset<int>{1, 2, 3})) << memory;
+  }
+  EXPECT_TRUE(with_others) << "validation runs beside the others' steps";
+}
+
 TEST_F(Corun, AJobThatIsTooLargeAloneIsNamed) {
   const nlohmann::json said = nlohmann::json::parse(
       corun({"text.yaml", "image.yaml", "--mode", "turns", "--dry-run", "--json"}).out);

@@ -246,6 +246,35 @@ TEST_F(Corun, TheHostsThreadsAndCopiesAreDivided) {
   EXPECT_FALSE(text.config().memory.host_budget->has_value());
 }
 
+// A run that does not count and four that do, between the first call and the one that has the
+// times; where a call is the last before, there are none.
+TEST_F(Corun, AJobsNodesAreTimedOverAFewSteps) {
+  for (const int last : {3, 99}) {
+    TrainArgs args;
+    args.config = load_config(dir_ / "image.yaml", {{"train.steps", "8", "test"}});
+    args.name = "image", args.out = dir_ / ("timed" + std::to_string(last));
+    Job job(args);
+    job.load();
+    job.prepare();
+    job.begin_folder();
+    int calls = 0, call_with_times = 0;
+    std::vector<int64_t> times;
+    const std::atomic<bool> stop{false};
+    job.run(stop, [&] {
+      if (++calls > last || call_with_times > 0) return true;
+      if (const auto measured = job.measured_times(calls == last)) {
+        call_with_times = calls, times = *measured;
+      }
+      return true;
+    });
+    EXPECT_GE(calls, 8);
+    EXPECT_EQ(call_with_times, last == 3 ? 0 : 6);
+    const size_t nodes = size_t(job.largest_step(default_profile()).moments() / 2);
+    EXPECT_EQ(times.size(), last == 3 ? 0 : nodes);
+    EXPECT_TRUE(std::ranges::all_of(times, [](int64_t ns) { return ns >= 0; }));
+  }
+}
+
 TEST_F(Corun, AJobThatHadNotBegunBeginsWhenTheOthersGoOn) {
   alone("text.yaml", "run/1", {"--steps", "3"});
   alone("text.yaml", "a");

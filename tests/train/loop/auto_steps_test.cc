@@ -135,6 +135,21 @@ TEST(AutoSteps, ALaterStepThatHasToCopyDoes) {
   FAIL() << "no step has to copy";
 }
 
+// A later step that keeps to the budget in no way is refused, whatever the host's memory.
+TEST(AutoSteps, ALaterStepThatNoPlanFitsIsRefused) {
+  const Program step = test::random_network(1, {.layers = 4, .batch = 4096});
+  Program small = test::random_network(1, {.layers = 2, .batch = 2});
+  for (StateSlot& slot : small.state) slot.name = "small/" + slot.name;
+  const MemoryConfig config =
+      within(StateLayout(step).bytes() + StateLayout(small).bytes() + (int64_t(1) << 16));
+  ProgramSet programs({}, Device{});
+  AutoSteps steps(config, programs, "", kLinked);
+  programs.declare(step);
+  programs.declare(small);
+  steps.add("small", small);
+  EXPECT_THROW(steps.add("large", step), BudgetError);
+}
+
 // What a run under a budget touches is what the plan says, to the byte.
 TEST(AutoSteps, TheHighestByteWrittenIsThePlans) {
   int plans = 0;

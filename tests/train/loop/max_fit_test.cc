@@ -81,6 +81,16 @@ TEST(SearchFitting, TriesTheValuesThatThereAre) {
   }
 }
 
+TEST(SearchFitting, OneProbeHasNoSlope) {
+  for (const int64_t value : {1, 5}) {
+    const Fitting f = search({.start = value, .least = value, .most = value}, 1000,
+                             [](int64_t v) { return 100 * v; });
+    EXPECT_EQ(f.value, value);
+    EXPECT_EQ(f.probes, 1);
+    EXPECT_EQ(f.slope, 0);
+  }
+}
+
 TEST(SearchFitting, StopsWhenTold) {
   int calls = 0;
   const Fitting f = search_fitting(

@@ -103,6 +103,25 @@ TEST(SparseSteps, AMapThatOverflowsAgainAndAgainStaysDense) {
   EXPECT_LT(training.plans, 40);
 }
 
+// Of one map, with more nonzeros at every step: twice before each new plan, four times in all.
+TEST(SparseSteps, AMapOverflowsFourTimesAtMost) {
+  const SparseSetup setup;
+  TrainingSetup one = setup_of(setup);
+  one.forward = [](Builder& b, Val) {
+    Val y = relu(b.input("x", {{kBatch, kSize, kSize, kChannels}}));
+    y = conv2d(y, b.state("w", {{kChannels, 3, 3, kChannels}}, Role::weight, {.a = 0.1f}),
+               conv2d_attrs(1, 1));
+    return Recorded{.loss = scale(sum_all(y), 1e-6f)};
+  };
+  Training training(std::move(one));
+  for (int64_t step = 0; step < 12; ++step) {
+    *setup.lowest = 0.9f - 0.06f * float(step);
+    training.step(step);
+  }
+  EXPECT_EQ(training.overflows, 4);
+  EXPECT_EQ(training.sparse_runs, 4);
+}
+
 int64_t room_of(Executable& program) {
   int64_t room = 0;
   for (const CountedMap& map : counted_maps(program.program())) room += map.sparse->capacity;
@@ -127,6 +146,8 @@ TEST(SparseSteps, MapsThatBecomeSparserNeedLessRoom) {
     EXPECT_EQ(pair.sparse.overflows, 0);
     while (pair.sparse.plans == 1 && step < 20 * observe) until(step + 1, 0.995f);
     EXPECT_EQ(pair.sparse.plans, 2);
+    // Made at run observe + 1, judged by the last of the 10 observe runs from there.
+    EXPECT_EQ(step, 11 * observe + 1);
     EXPECT_LT(2 * room_of(*pair.sparse.programs.find("only/sparse")), room);
     const int64_t middle = step + observe;
     until(middle, 0.995f);

@@ -13,6 +13,7 @@
 #include "core/scalars.h"
 #include "ops/tensors/transfers.h"
 #include "tests/support/files.h"
+#include "tests/support/thread_group.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
 
@@ -269,6 +270,25 @@ TEST_F(TranslationTaskTest, a_model_that_knows_nothing_costs_the_vocabulary) {
   EXPECT_EQ(validation.metrics[0].second, 0);
   ASSERT_EQ(validation.samples.size(), 4u);  // no more than there are lines
   EXPECT_EQ(validation.samples[1].first, "s1 two one s2");
+}
+
+// Ranks that deal out the batches all have what one alone has.
+TEST_F(TranslationTaskTest, ranks_validate_as_one_alone) {
+  const Config c = config({"train.batch_size=1"});
+  TranslationTask alone(c);
+  const auto set = constant_weights(alone, c, 0.125f);
+  const TranslationEvaluation expected = alone.evaluate(*set, alone.data().part("valid"));
+  EXPECT_GT(expected.loss, 0.1);
+  for (const int ranks : {2, 3}) {
+    test::as_ranks(ranks, [&](const std::shared_ptr<Group>& group) {
+      TranslationTask task(c);
+      const auto own = constant_weights(task, c, 0.125f);
+      const TranslationEvaluation result =
+          task.evaluate(*own, task.data().part("valid"), Dealt(group));
+      EXPECT_EQ(result.loss, expected.loss);
+      EXPECT_EQ(result.hypotheses, expected.hypotheses);
+    });
+  }
 }
 
 TEST_F(TranslationTaskTest, fill_refuses_another_buckets_program) {

@@ -180,6 +180,26 @@ TEST_P(Translators, scores_words_as_the_training_loss_does) {
   EXPECT_GT(sum, 1);
 }
 
+// Caches have room for the steps that start() was told of; a model without makes any number.
+TEST_P(Translators, no_more_steps_than_the_caches_have_room_for) {
+  const TranslationModel model = this->model();
+  const auto set = drawn(model, 3);
+  TranslationScorer scorer(*set, model, 1);
+  const std::vector<int32_t> source{4, 7}, length{2}, word{Vocabulary::kBegin};
+  scorer.start(2, source, length);
+  const int64_t most = longest_translation(2) + 1;
+  for (int64_t step = 0; step < most; ++step) scorer.step(word);
+  if (model.caches.empty()) return scorer.step(word);
+  try {
+    scorer.step(word);
+    FAIL() << "a step too many";
+  } catch (const ProgramError& error) {
+    const std::string says = "step " + std::to_string(most + 1) + " of at most " +
+                             std::to_string(most) + ": start() was told of fewer";
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+  }
+}
+
 // Greedy search as its definition says, one sentence at a time.
 std::vector<int32_t> by_hand(ProgramSet& set, const TranslationModel& model,
                              const std::vector<int32_t>& source) {
