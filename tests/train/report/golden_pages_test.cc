@@ -190,7 +190,7 @@ TEST(GoldenPages, TheLargestStoragesOfACircleAreDrawn) {
 TEST(GoldenPages, AReportOfARun) {
   std::string metrics;
   for (int i = 1; i <= 1000; ++i) {
-    const std::string n = std::to_string(i), loss = std::to_string(8 - 0.005 * i);
+    const std::string n = std::to_string(i), loss = std::to_string(8 - 0.0051234 * i);
     metrics += R"({"event":"step","step":)" + n + R"(,"epoch":)" + std::to_string(0.01 * i) +
                R"(,"loss":)" + loss + R"(,"lr":0.00125,"tokens_per_s":)" +
                std::to_string(5000 + 10 * (i % 7)) + "}\n";
