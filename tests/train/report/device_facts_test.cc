@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "core/builder.h"
+#include "memory/compile.h"
 #include "ops/elementwise/activations.h"
 #include "ops/sums/reduce.h"
 #include "tests/memory/toy_card.h"
