@@ -7,6 +7,8 @@
 
 namespace pal {
 
+// As printf prints it.
+[[gnu::format(printf, 1, 2)]] std::string printed(const char* format, ...);
 std::string print_float(double value);  // shortest text that reads back to the same value
 // "1.42 GB", "12.0 MB", "640 B": powers of 1000, as the papers count.
 std::string format_bytes(int64_t bytes);

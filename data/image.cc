@@ -41,7 +41,7 @@ namespace {
 
 constexpr int64_t kMostPixels = 100'000'000;
 constexpr size_t kMostImageBytes = size_t{512} << 20;
-constexpr const char* kTooLarge = ": larger than 512 MiB";
+constexpr const char* kTooLarge = "larger than 512 MiB";
 constexpr int kMostScans = 100;  // of a JPEG; each goes over all its pixels
 // No byte of a file stands for more: deflate repeats 258 bytes with two bits, and eight pixels of a
 // row may be one byte; a JPEG has a bit for a block of 8 x 8.
@@ -106,7 +106,7 @@ const char* jpeg_fault(std::span<const uint8_t> bytes) {
 Image decode_image(std::span<const uint8_t> bytes, int channels, const std::string& name) {
   auto fail = [&](const std::string& what) { throw UsageError(name + ": " + what); };
   if (bytes.empty()) fail("the file is empty");
-  if (bytes.size() > kMostImageBytes) throw UsageError(name + kTooLarge);
+  if (bytes.size() > kMostImageBytes) fail(kTooLarge);
   const bool jpeg = is_jpeg(bytes);
   if (const char* fault = jpeg ? jpeg_fault(bytes) : nullptr) fail(fault);
   const int size = static_cast<int>(bytes.size());
@@ -146,7 +146,7 @@ Image read_image(const std::filesystem::path& file, int channels) {
                                                            &std::fclose);
   if (!in) throw UsageError(name + ": cannot be opened: " + std::strerror(errno));
   if (error) throw UsageError(name + ": cannot be read: " + error.message());
-  if (size > kMostImageBytes) throw UsageError(name + kTooLarge);
+  if (size > kMostImageBytes) throw UsageError(name + ": " + kTooLarge);
   std::vector<uint8_t> bytes(size);
   if (std::fread(bytes.data(), 1, bytes.size(), in.get()) != bytes.size()) {
     throw UsageError(name + ": cannot be read to its end");

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <cinttypes>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
 #include "memory/front/pool.h"
@@ -32,12 +32,6 @@ namespace pal::test {
 namespace {
 
 const std::string kFolder = "memory/golden/";
-
-template <class... Args> std::string printed(const char* format, Args... args) {
-  char text[400];
-  std::snprintf(text, sizeof text, format, args...);
-  return text;
-}
 
 Program network(uint64_t seed) {
   return random_network(seed, {.layers = 8 + 2 * int(seed % 4), .batch = 64, .width = 16});

@@ -3,23 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
 namespace pal {
-
-std::string printed(const char* format, ...) {
-  va_list arguments, again;
-  va_start(arguments, format);
-  va_copy(again, arguments);
-  std::string text(size_t(std::max(0, std::vsnprintf(nullptr, 0, format, arguments))), '\0');
-  std::vsnprintf(text.data(), text.size() + 1, format, again);
-  va_end(again);
-  va_end(arguments);
-  return text;
-}
 
 std::string thousands(int64_t number) {
   std::string text = std::to_string(number);

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"  // printed
+
 namespace pal {
 
-// As printf prints it.
-[[gnu::format(printf, 1, 2)]] std::string printed(const char* format, ...);
 // 5120 -> 5,120
 std::string thousands(int64_t number);
 // So many digits after the point.

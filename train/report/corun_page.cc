@@ -141,9 +141,9 @@ std::string corun_html(const CorunPage& page) {
   std::string out = page_header(page.title, "planned");
   out += "<section class=\"tiles\">";
   for (const auto& [value, label] : page.tiles) out += tile(value, label);
-  out += "</section>\n<h2>Steps</h2><div class=\"card\">" + timelines(page) +
-         "</div>\n<h2>The pool</h2><div class=\"card\">" + address_map(page) +
-         "</div>\n<h2>In words</h2><div class=\"card\">" + preformatted(page.lines) +
+  out += "</section>\n<section class=\"pictures\"><h2>Steps</h2><div class=\"card\">" +
+         timelines(page) + "</div>\n<h2>The pool</h2><div class=\"card\">" + address_map(page) +
+         "</div></section>\n<h2>In words</h2><div class=\"card\">" + preformatted(page.lines) +
          "</div>\n<footer>Written by Palimpsest: bytes are planned, times and rates are predicted; "
          "nothing is measured.</footer>";
   return html_page(page.title + ", together", out);

@@ -10,17 +10,12 @@
 
 #include "core/builder.h"
 #include "core/error.h"
-#include "core/order.h"
-#include "core/verify.h"
 #include "memory/dynamic/manage.h"
 #include "memory/dynamic/pieces.h"
 #include "ops/elementwise/activations.h"
-#include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/casts.h"
-#include "ops/tensors/views.h"
-#include "tests/memory/running.h"
+#include "tests/memory/dynamic/ladder.h"
 
 namespace pal::test {
 namespace {
@@ -44,31 +39,6 @@ TEST(Pieces, TakesTheSmallestPieceThatFits) {
   EXPECT_EQ(pieces.highest(), 700);
 }
 
-constexpr int64_t kSide = 128, kBytes = kSide * kSide * 4;
-
-// y0 .. y3 are made one after the other and read from the last to the first.
-Program ladder() {
-  Builder b;
-  Val x = b.input("x", {{kSide, kSide}});
-  std::vector<Val> y{tanh(x)};
-  for (int i = 1; i < 4; ++i) y.push_back(tanh(y.back()));
-  Val g = mul(y[3], y[3]);
-  for (int i = 3; i-- > 0;) g = mul(g, y[size_t(i)]);
-  b.output("loss", sum_all(g));
-  Program p = b.take();
-  for (NodeId n = 4; n < p.node_count(); ++n) p.node(n).phase = Phase::backward;
-  return p;
-}
-
-struct Ladder {
-  Ready ready{ladder(), {.inplace = false}};
-  DeviceProfile card{
-      .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .link = 1e10, .tile = 1};
-  StepFacts facts() const { return {ready.program, ready.storages, card}; }
-  // The storage of y_i, and everything that happens to it but use.
-  StorageId y(int i) const { return ready.storages.of[ready.program.node(i).out[0]]; }
-};
-
 std::string told(const Decisions& decisions, const Ladder& ladder) {
   std::string out;
   for (const Action& action : decisions.actions) {
@@ -90,8 +60,6 @@ std::string told(const Decisions& decisions, const Ladder& ladder) {
   }
   return out;
 }
-
-constexpr int64_t kMuch = 1 << 30;
 
 TEST(Policy, DirectorComparesWithTheLink) {
   Ladder ladder;
@@ -350,96 +318,6 @@ TEST(Facts, GatesAreNotMadeAgain) {
     }
   }
   EXPECT_GT(gates, 10);
-}
-
-// What the lowered step would miss is noticed.
-TEST(Lowering, ALostRerunIsNoticed) {
-  const Ladder ladder;
-  const StepFacts facts = ladder.facts();
-  Decisions d = decide(facts, {.manager = Manager::dtr}, 3 * kBytes, kMuch);
-  const auto again = std::find_if(d.actions.begin(), d.actions.end(),
-                                  [](const Action& a) { return a.kind == Action::Kind::again; });
-  ASSERT_NE(again, d.actions.end());
-  verify(lowered(facts, d, ladder.ready.layout).program);
-  d.actions.erase(again);
-  EXPECT_NE(message_of([&] { lowered(facts, d, ladder.ready.layout); }).find("lost"),
-            std::string::npos);
-}
-
-// What was stacked in place leaves in one copy, not in one for each part.
-TEST(Lowering, AGatheredValueIsOneCopy) {
-  Builder b;
-  const Val s =
-      stack({tanh(b.input("x0", {{kSide, kSide}})), tanh(b.input("x1", {{kSide, kSide}}))});
-  const Val z = tanh(tanh(b.input("w", {{2 * kSide, kSide}})));
-  b.output("loss", pal::add(sum_all(s), sum_all(z)));
-  const Ready r(b.take(), {.inplace = false});
-  DeviceProfile fast = Ladder().card;
-  fast.link = 1e12;
-  const StepFacts facts(r.program, r.storages, fast);
-  const Decisions d = decide(facts, {.manager = Manager::delta, .start = 1}, 5 * kBytes, kMuch);
-  EXPECT_EQ(d.stats.offloads, 1);
-  const Lowered step = lowered(facts, d, r.layout);
-  EXPECT_EQ(std::count_if(step.program.nodes.begin(), step.program.nodes.end(),
-                          [](const Node& node) { return node.phase == Phase::offload; }),
-            1);
-}
-
-// What came back as a whole is read in parts, on whole bytes also where an element has a bit.
-TEST(Lowering, APartOfWhatCameBackIsAWindow) {
-  for (const bool bits : {false, true}) {
-    Builder b;
-    const auto made = [&](const std::string& name) {
-      if (!bits) return tanh(b.input(name, {{kSide, kSide}}));
-      return to_bits(b.input(name, {{kSide, 32 * kSide}}), 0);
-    };
-    const auto read = [&](Val v) { return bits ? to_bits(v, 0.5f) : sum_all(v); };
-    const std::vector<Val> parts{made("x0"), made("x1")};
-    const Val whole = stack(parts);
-    b.output("z", sum_all(tanh(tanh(b.input("w", {{2 * kSide, kSide}})))));
-    b.output("whole", read(whole));
-    b.output("first", read(parts[0])), b.output("second", read(parts[1]));
-    const Ready r(b.take(), {.inplace = false});
-    DeviceProfile fast = Ladder().card;
-    fast.link = 1e12;
-    const StepFacts facts(r.program, r.storages, fast);
-    const Decisions d = decide(facts, {.manager = Manager::delta, .start = 1}, 5 * kBytes, kMuch);
-    EXPECT_GT(d.stats.reloads, 0);
-    const Lowered step = lowered(facts, d, r.layout);
-    EXPECT_NO_THROW(verify(step.program));
-    EXPECT_NO_THROW(check_plan(step.program, step.storages, step.plan));
-    EXPECT_EQ(std::count_if(step.program.nodes.begin(), step.program.nodes.end(),
-                            [](const Node& node) { return node.op == &slice_op; }),
-              2)
-        << bits;
-  }
-}
-
-TEST(Lowering, ALostWaitIsNoticed) {
-  Ladder ladder;
-  ladder.card.link = 1e12;
-  const StepFacts facts = ladder.facts();
-  const Decisions d = decide(facts, {.manager = Manager::delta, .start = 1}, 3 * kBytes, kMuch);
-  const Lowered step = lowered(facts, d, ladder.ready.layout);
-  int waits = 0;
-  for (NodeId n : step.program.nodes.ids()) {
-    for (size_t i = 0; i < step.program.node(n).waits.size(); ++i) {
-      Lowered other = step;
-      auto& list = other.program.node(n).waits;
-      const NodeId lost = list[i];
-      list.erase(list.begin() + std::ptrdiff_t(i));
-      if (Order(other.program).before(lost, n)) continue;  // others imply it
-      ++waits;
-      EXPECT_THROW(
-          {
-            verify(other.program);
-            check_plan(other.program, other.storages, other.plan);
-          },
-          ProgramError)
-          << "node " << n << " without wait " << i;
-    }
-  }
-  EXPECT_GT(waits, 4);
 }
 
 TEST(Manage, SaysWhatIsMissing) {

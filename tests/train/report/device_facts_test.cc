@@ -37,6 +37,11 @@ TEST(DeviceFacts, JoulesAreThoseOfWorkAndOfWaiting) {
   EXPECT_DOUBLE_EQ(joules_of(device, 4, 10, 2).value(), 4 * (300 * 8 + 50 * 2) * 1e-3);
 }
 
+TEST(DeviceFacts, RanksThatExchangeNothingAreAsManyTimesAsFast) {
+  EXPECT_DOUBLE_EQ(facts_of(1, test::toy_card(1e9)).speedup, 1);
+  EXPECT_DOUBLE_EQ(facts_of(4, test::toy_card(1e9)).speedup, 4);
+}
+
 TEST(DeviceFacts, TheLineSaysWhatIsKnown) {
   DeviceFacts facts{.ranks = 1024,
                     .per_node = 8,
