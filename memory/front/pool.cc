@@ -25,12 +25,12 @@
 namespace pal {
 namespace {
 
-// What is chosen is many plans near each other. Each is placed by the greedy orders, and looked at
-// again, and then not for long, where that may matter: where it could come down by so large a part
-// of its bytes, and what else there is for as few takes so much longer. Techniques alone are placed
-// as the user who asks for one has them placed.
-constexpr PlaceEffort kGreedily{.nodes = 0, .slack = 0.001},
-    kQuickly{.nodes = 30'000, .slack = 0.001};
+// What is chosen is many plans near each other. Each is placed in a few rounds, and looked at
+// again, in more of them and by a short search, where that may matter: where it could come down by
+// so large a part of its bytes, and what else there is for as few takes so much longer. Techniques
+// alone are placed as the user who asks for one has them placed.
+constexpr PlaceEffort kShortly{.rounds = 16, .nodes = 0, .slack = 0.001},
+    kLonger{.nodes = 30'000, .slack = 0.001};
 constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
@@ -186,7 +186,7 @@ class Pool {
       CompileOptions options = point.options;
       // Where values are chosen, if none, swapping goes by the bytes alive: the pool places.
       if (!options.swap.chosen) options.swap.chosen.emplace();
-      options.swap.method = Swap::planned, options.place_effort = kGreedily;
+      options.swap.method = Swap::planned, options.place_effort = kShortly;
       const double whole = double(floor) / double(point.bytes);
       std::vector<Family> sizes;
       for (int i = 1; i <= std::min(kSwappedSizes, tries); ++i) {
@@ -220,7 +220,7 @@ class Pool {
   }
   CompileOptions to_choose() const {
     CompileOptions options = plain_;
-    options.recompute = Recompute::chosen, options.place_effort = kGreedily;
+    options.recompute = Recompute::chosen, options.place_effort = kShortly;
     return options;
   }
   // By the sketch, down to the floor.
@@ -245,7 +245,7 @@ class Pool {
 
   CompileOptions options_of(const DeepPlan& plan) const {
     CompileOptions options = plain_;
-    options.recompute = Recompute::reruns, options.place_effort = kGreedily;
+    options.recompute = Recompute::reruns, options.place_effort = kShortly;
     options.recompute_options.reruns = plan.reruns;
     return options;
   }
@@ -303,8 +303,8 @@ class Pool {
                      .bytes = plan.device().bytes,
                      .step_ms = each.ms};
     count_maps(*each.passed, plan, point);
-    const bool greedily = point.options.place_effort.nodes == kGreedily.nodes;
-    if (!greedily || !is_above(point.bytes, each.alive)) each.passed.reset();
+    const bool shortly = point.options.place_effort.nodes == kShortly.nodes;
+    if (!shortly || !is_above(point.bytes, each.alive)) each.passed.reset();
     placed_.push_back({std::move(point), each.alive, std::move(each.passed)});
   }
   bool is_above(int64_t bytes, int64_t alive) const {
@@ -325,7 +325,7 @@ class Pool {
         if (!passed || !may_matter(each)) continue;
         group.push_back(&each);
         again.push_back({.options = each.point.options, .passed = std::move(passed)});
-        again.back().options.place_effort = kQuickly;
+        again.back().options.place_effort = kLonger;
       }
       const std::vector<Plan> plans = judge_.plans_of(again);
       for (size_t i = 0; i < group.size(); ++i) {

@@ -9,6 +9,12 @@
 namespace pal {
 namespace {
 
+void put_tallest_first(std::vector<Stretch>& stretches) {
+  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
+    return a.best().height > b.best().height;
+  });
+}
+
 // After the first-fit orders; the tallest first: the others need not be lower than what becomes of
 // it.
 std::vector<Stretch> placed_greedily(std::span<const Buffer> buffers, int64_t enough,
@@ -20,10 +26,16 @@ std::vector<Stretch> placed_greedily(std::span<const Buffer> buffers, int64_t en
     stretches.emplace_back(std::move(part), std::move(owner));
     stretches.back().greedy(enough, deadline);
   }
-  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
-    return a.best().height > b.best().height;
-  });
+  put_tallest_first(stretches);
   return stretches;
+}
+
+void go_rounds(std::vector<Stretch>& stretches, int64_t enough, const PlaceOptions& options) {
+  for (Stretch& s : stretches) {
+    s.go_rounds(enough, options.effort.rounds, options.deadline);
+    enough = std::max(enough, s.best().height);
+  }
+  put_tallest_first(stretches);
 }
 
 }  // namespace
@@ -40,6 +52,7 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
     const int64_t to_win = stretches.front().best().height - enough;
     nodes = std::clamp<int64_t>(to_win / options.effort.bytes_a_node, 0, nodes);
   }
+  go_rounds(stretches, enough, options);
   for (size_t k = 0; k < stretches.size(); ++k) {
     Stretch& s = stretches[k];
     const int64_t target = std::max(enough, out.height);

@@ -12,7 +12,9 @@ namespace pal {
 
 // How hard to look for one.
 struct PlaceEffort {
-  // Of the search after the greedy orders. The default is three seconds at most or so, and does not
+  // On a skyline, after the greedy orders: a millisecond each for a thousand buffers.
+  int rounds = 64;
+  // Of the search after these. The default is three seconds at most or so, and does not
   // depend on the machine: a plan is the same on every one.
   int64_t nodes = 300'000;
   double slack = 0;  // so large a part above the bytes alive is good enough
@@ -29,9 +31,10 @@ struct PlaceOptions {
 
 // Anytime placement. Stretches of time that share no buffer are placed on their own (stretch.h),
 // each by the best of a portfolio of first-fit orders (orders.h), and while that is above the lower
-// bound by search under a capacity: of everything when it is small, else of the buffers of the
-// hottest moments, around which the others are then laid first-fit; and of ever coarser problems,
-// in which buffers of nearly the same life are one (join.h).
+// bound by rounds on a skyline (rounds.h), then by search under a capacity: of everything when it
+// is small, else of the buffers of the hottest moments, around which the others are then laid
+// first-fit; and of ever coarser problems, in which buffers of nearly the same life are one
+// (join.h).
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 }  // namespace pal

@@ -8,6 +8,7 @@
 #include "memory/place/buffers/load.h"
 #include "memory/place/join.h"
 #include "memory/place/orders.h"
+#include "memory/place/rounds.h"
 #include "memory/place/search/search.h"
 
 namespace pal {
@@ -79,6 +80,10 @@ void Stretch::greedy(int64_t enough, const Deadline& deadline) {
   const auto start = Clock::now();
   try_orders(buffers_, enough, {}, deadline, best_);
   greedy_ = Clock::now() - start;
+}
+
+void Stretch::go_rounds(int64_t enough, int rounds, const Deadline& deadline) {
+  try_rounds(buffers_, enough, rounds, deadline, best_);
 }
 
 int64_t Stretch::search(int64_t enough, SearchLimits budget) {

@@ -1,6 +1,6 @@
-// A stretch of time that shares no buffer with the rest: first-fit orders, then searches under a
-// capacity, of the buffers alive at the hottest moments, and of coarser problems in which buffers
-// of nearly the same life are one.
+// A stretch of time that shares no buffer with the rest: first-fit orders, rounds on a skyline,
+// then searches under a capacity, of the buffers alive at the hottest moments, and of coarser
+// problems in which buffers of nearly the same life are one.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,6 +21,8 @@ class Stretch {
 
   // The first-fit orders.
   void greedy(int64_t enough, const Deadline& deadline);
+  // Rounds on a skyline (rounds.h).
+  void go_rounds(int64_t enough, int rounds, const Deadline& deadline);
   // Until the height is at most `enough`, or proven to be least, or the budget is spent. Returns
   // the nodes left.
   int64_t search(int64_t enough, SearchLimits budget);

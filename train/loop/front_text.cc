@@ -57,6 +57,7 @@ json options_json(const CompileOptions& o) {
            {"dropout_bits", o.encode.dropout_bits},
            {"swap", int(o.swap.method)},
            {"vdnn", int(o.swap.vdnn)},
+           {"place_rounds", o.place_effort.rounds},
            {"place_nodes", o.place_effort.nodes},
            {"place_slack", o.place_effort.slack},
            {"place_bytes_a_node", o.place_effort.bytes_a_node},
@@ -95,8 +96,10 @@ CompileOptions options_in(const json& j, const CompileOptions& given, const Fron
   for (const json& each : j.at("reruns")) {
     r.reruns.push_back({value_in(each.at(0)), value_in(each.at(1))});
   }
+  const int most_rounds = std::max(PlaceEffort{}.rounds, given.place_effort.rounds);
   const int64_t most_nodes = std::max(PlaceEffort{}.nodes, given.place_effort.nodes);
-  o.place_effort = {.nodes = whole_number(j.at("place_nodes"), 0, most_nodes),
+  o.place_effort = {.rounds = int(whole_number(j.at("place_rounds"), 0, most_rounds)),
+                    .nodes = whole_number(j.at("place_nodes"), 0, most_nodes),
                     .slack = number_from_0(j.at("place_slack")),
                     .bytes_a_node = whole_number(j.at("place_bytes_a_node"))};
   o.must_fit = j.at("must_fit");

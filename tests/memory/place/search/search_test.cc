@@ -112,7 +112,7 @@ TEST(PlaceSearch, EmptyProblemsFit) {
 
 TEST(Place, StopsAtEnough) {
   const auto buffers = test::perfect_packing(2, 200, 1000, 1 << 20);
-  const Placement greedy = place(buffers, {.effort = {.nodes = 0}});
+  const Placement greedy = place(buffers, {.effort = {.rounds = 0, .nodes = 0}});
   EXPECT_GT(greedy.height, 1 << 20);
   EXPECT_STREQ(place(buffers, {.enough = greedy.height}).order, greedy.order);
   EXPECT_EQ(place(buffers).height, 1 << 20) << "the default search solves this one";
@@ -120,9 +120,10 @@ TEST(Place, StopsAtEnough) {
 
 TEST(Place, LittleToWinIsNotSearchedForLong) {
   const auto buffers = test::perfect_packing(2, 200, 1000, 1 << 20);
-  const Placement greedy = place(buffers, {.effort = {.nodes = 0}});
+  const Placement greedy = place(buffers, {.effort = {.rounds = 0, .nodes = 0}});
   const int64_t to_win = greedy.height - (1 << 20);
-  const PlaceEffort little{.bytes_a_node = to_win}, much{.bytes_a_node = 1};
+  const PlaceEffort little{.rounds = 0, .bytes_a_node = to_win},
+      much{.rounds = 0, .bytes_a_node = 1};
   EXPECT_EQ(place(buffers, {.effort = little}).height, greedy.height) << "one node";
   EXPECT_EQ(place(buffers, {.effort = much}).height, 1 << 20) << to_win << " nodes";
   const Placement asked = place(buffers, {.enough = (1 << 20) + 64, .effort = little});
@@ -151,9 +152,9 @@ TEST(Place, TheHotSectionsAreSearchedAndTheRestLaidAround) {
     const int64_t upper = lower + 1 + int64_t(random() % 50);
     buffers.push_back({lower, upper, 64 * (1 + int64_t(random() % 40))});
   }
-  const Placement p = place(buffers);
+  const Placement p = place(buffers, {.effort = {.rounds = 0}});
   check_placement(buffers, p.offset);
-  EXPECT_GT(place(buffers, {.effort = {.nodes = 0}}).height, (1 << 20) + 64);
+  EXPECT_GT(place(buffers, {.effort = {.rounds = 0, .nodes = 0}}).height, (1 << 20) + 64);
   EXPECT_EQ(p.height, (1 << 20) + 64);
 }
 
