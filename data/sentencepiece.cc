@@ -26,15 +26,13 @@ struct SentencePiece::Model {
 
 namespace {
 
-constexpr size_t kMostLines = 5'000'000;
-
-// The lines of several texts, one after the other, every `step`-th of them.
+// The lines of several texts, one after the other: all, or every so many, so that `most` are left.
 class Lines final : public spm::SentenceIterator {
  public:
-  explicit Lines(std::span<const std::vector<std::string>* const> texts) : texts_(texts) {
+  Lines(std::span<const std::vector<std::string>* const> texts, size_t most) : texts_(texts) {
     size_t count = 0;
     for (const auto* text : texts) count += text->size();
-    step_ = std::max<size_t>(1, (count + kMostLines - 1) / kMostLines);
+    step_ = std::max<size_t>(1, (count + most - 1) / most);
     settle();
   }
   bool done() const override { return text_ == texts_.size(); }
@@ -118,7 +116,7 @@ SentencePiece SentencePiece::train(std::span<const std::vector<std::string>* con
   std::string bytes;
   spm::util::Status status;
   if (any) {
-    Lines lines(texts);
+    Lines lines(texts, options.most_lines);
     status = spm::SentencePieceTrainer::Train(arguments, &lines, &bytes);
   }
   if (!any || !status.ok()) {

@@ -17,12 +17,12 @@ class SentencePiece {
   struct Options {
     std::string model = "unigram";  // or "bpe"
     int64_t pieces = 8000;          // at most; a small text has fewer
+    size_t most_lines = 5'000'000;  // of all texts; of more, evenly spaced ones are used
   };
 
-  // Learns a model from all lines of all texts; the same texts give the same bytes. Text is
-  // normalised by the library's nmt_nfkc. Of more than 5,000,000 lines, evenly spaced ones are
-  // used; the library leaves out lines of more than 4,192 bytes. UsageError: nothing to learn
-  // from, or fewer pieces asked for than there are letters.
+  // Learns a model from the lines of all texts; the same texts give the same bytes. Text is
+  // normalised by the library's nmt_nfkc, which leaves out lines of more than 4,192 bytes.
+  // UsageError: nothing to learn from, or fewer pieces asked for than there are letters.
   static SentencePiece train(std::span<const std::vector<std::string>* const> texts,
                              const Options& options);
   // An existing .model file. UsageError: missing, unreadable, no such model.

@@ -2,7 +2,6 @@
 #include "memory/front/least_times.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -75,9 +74,7 @@ class Shares {
     const size_t nodes = parts_.nodes.size();
     out_.once.resize(nodes), out_.again.resize(nodes);
     out_.fuses.assign(nodes, 0), out_.spared.assign(nodes, 0);
-    RecomputeOptions all;
-    all.heavy = std::numeric_limits<double>::infinity();
-    const StepView view(parts_, all);
+    const StepView view(parts_);
     const Program again =
         insert_clones(view, Choice(parts_.values.size(), 1), parts_.node_count()).program;
     for (const Program* p : {&parts_, &again}) {

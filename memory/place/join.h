@@ -36,7 +36,8 @@ class CoarserProblems {
   // than the last, and another problem.
   bool next(size_t blocks);
   const JoinedBuffers& joined() const { return joined_; }
-  // About how many nodes of a search would have taken as long as next(), since this was last asked.
+  // About how many nodes of a search would have taken as long as next(), since this was last asked:
+  // one for each eight buffers, each time they were joined.
   int64_t take_work() { return std::exchange(work_, 0); }
 
  private:

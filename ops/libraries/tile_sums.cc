@@ -20,32 +20,8 @@ constexpr int64_t kShareTerms = 1024;
 constexpr int kShareThreads = 16;
 constexpr int64_t kLeastPiece = 128;
 
-// Threads that share a core, and cores' threads in all, by leaf 0xB; 0 where it says nothing.
-void count_threads(int64_t& of_core, int64_t& of_all) {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(0xB, 0, &a, &b, &c, &d)) of_core = b & 0xffff;
-  if (__get_cpuid_count(0xB, 1, &a, &b, &c, &d)) of_all = b & 0xffff;
-}
-
-// Of the second cache, a core's share, as oneDNN reckons it (xbyak's Cpu::setCacheHierarchy); 512
-// KiB where the processor says nothing.
-int64_t second_cache() {
-  int64_t of_core = 0, of_all = 0, first_threads = 0;
-  count_threads(of_core, of_all);
-  for (unsigned index = 0; index < 16; ++index) {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!__get_cpuid_count(4, index, &a, &b, &c, &d) || (a & 31) == 0) break;
-    if ((a & 31) == 2) continue;  // of instructions
-    int64_t threads = (a >> 14 & 0xfff) + 1;
-    if (of_all > 0) threads = std::min(threads, of_all);
-    if (first_threads == 0) first_threads = threads;
-    if ((a >> 5 & 7) != 2) continue;
-    const int64_t ways = (b >> 22) + 1, partitions = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1,
-                  sets = int64_t(c) + 1;
-    const int64_t together = of_core > 0 ? of_core : first_threads;
-    return ways * partitions * line * sets / std::max<int64_t>(threads / together, 1);
-  }
-  return 512 << 10;
+bool ask_processor(unsigned leaf, unsigned index, CpuidWords& w) {
+  return __get_cpuid_count(leaf, index, &w.a, &w.b, &w.c, &w.d) != 0;
 }
 
 // The most that rows and columns at a time and `k` terms of them may take.
@@ -58,7 +34,7 @@ int64_t most_bytes(const TileSum& s, int64_t k) {
 }
 
 bool is_one(const TileSum& s) {
-  static const int64_t room = second_cache() / 4 * 3;
+  static const int64_t room = second_cache(ask_processor) / 4 * 3;
   return s.k <= kTerms || most_bytes(s, s.k) <= room;
 }
 
@@ -77,6 +53,27 @@ int64_t tile_piece(int64_t m, int64_t n) {
   int64_t piece = kShareTerms;
   while (piece > 0 && !(whole(piece) && whole(piece - 1))) piece -= kTerms;  // the last is shorter
   return piece < kLeastPiece ? 0 : piece;
+}
+
+int64_t second_cache(const Cpuid& cpuid) {
+  CpuidWords w;
+  // Threads that share a core, and cores' threads in all; 0 where it says nothing.
+  const int64_t of_core = cpuid(0xB, 0, w) ? w.b & 0xffff : 0;
+  const int64_t of_all = cpuid(0xB, 1, w) ? w.b & 0xffff : 0;
+  int64_t first_threads = 0;
+  for (unsigned index = 0; index < 16; ++index) {
+    if (!cpuid(4, index, w) || (w.a & 31) == 0) break;
+    if ((w.a & 31) == 2) continue;  // of instructions
+    int64_t threads = (w.a >> 14 & 0xfff) + 1;
+    if (of_all > 0) threads = std::min(threads, of_all);
+    if (first_threads == 0) first_threads = threads;
+    if ((w.a >> 5 & 7) != 2) continue;
+    const int64_t ways = (w.b >> 22) + 1, partitions = (w.b >> 12 & 0x3ff) + 1,
+                  line = (w.b & 0xfff) + 1, sets = int64_t(w.c) + 1;
+    const int64_t together = of_core > 0 ? of_core : first_threads;
+    return ways * partitions * line * sets / std::max<int64_t>(threads / together, 1);
+  }
+  return 512 << 10;
 }
 
 }  // namespace pal

@@ -1,6 +1,7 @@
 // How oneDNN 2.6.3 cuts the sums of its products on AMX: what is one sum for any number of threads.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 namespace pal {
 
@@ -17,5 +18,16 @@ int threads_of_tile_sum(const TileSum& sum);
 // The longest piece of k, a multiple of 32, whose sum is one for up to threads_of_tile_sum()
 // threads, also where it is added onto what is there. 0 where pieces would be too short to be fast.
 int64_t tile_piece(int64_t m, int64_t n);
+
+// What a processor says of itself: the words of a leaf at an index, false where it has no such
+// leaf.
+struct CpuidWords {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+using Cpuid = std::function<bool(unsigned leaf, unsigned index, CpuidWords& words)>;
+
+// Of its second cache a core's share, as oneDNN reckons it (xbyak's Cpu::setCacheHierarchy); 512
+// KiB where the processor says nothing.
+int64_t second_cache(const Cpuid& cpuid);
 
 }  // namespace pal

@@ -32,7 +32,9 @@ class Scribe final : public Accelerator {
   void prefer(QueueId, bool) override {}
   Event make_event() override { return std::make_shared<int>(events_++); }
   Event make_timed_event() override { return make_event(); }
-  int64_t ns_between(const Event&, const Event&) override { return 0; }
+  int64_t ns_between(const Event& from, const Event& to) override {
+    return number(to) - number(from);
+  }
   void record(const Event& event, QueueId queue) override {
     tell("mark " + name(event) + of_queue(queue));
   }
@@ -53,9 +55,10 @@ class Scribe final : public Accelerator {
   void replay(const Graph& graph) override { tell("replay " + name(graph)); }
 
  private:
-  static std::string name(const std::shared_ptr<void>& number) {
-    return std::to_string(*static_cast<const int*>(number.get()));
+  static int number(const std::shared_ptr<void>& one) {
+    return *static_cast<const int*>(one.get());
   }
+  static std::string name(const std::shared_ptr<void>& one) { return std::to_string(number(one)); }
   int events_ = 0, graphs_ = 0;
 };
 
@@ -101,13 +104,16 @@ struct Step {
       storages.offset.push_back(0), storages.workspace.push_back(kNone);
     }
   }
-  // What is told in some runs, the last of them.
-  Log run(Memory& memory, bool record, int runs) {
+  Runner make_runner(Memory& memory, RunOptions options) {
     auto kernel = std::make_shared<Kernel>();
     kernel->run = [](const KernelArgs& args) { tell("node" + of_queue(args.queue.id)); };
     ByNode<std::shared_ptr<const Kernel>> kernels(program.nodes.size(), kernel);
-    Runner runner(program, kernels, storages, memory,
-                  {.kind = DeviceKind::cuda, .accelerator = scribe}, {.record = record});
+    return {program, kernels, storages, memory, {.kind = DeviceKind::cuda, .accelerator = scribe},
+            options};
+  }
+  // What is told in some runs, the last of them.
+  Log run(Memory& memory, bool record, int runs) {
+    Runner runner = make_runner(memory, {.record = record});
     for (int i = 0; i < runs; ++i) log.clear(), runner.run();
     return log;
   }
@@ -144,6 +150,21 @@ TEST(RunnerDevice, ARecordingEndsAtAnEdge) {
                  "node q0", "node q0", "recorded", "replay 1"}));
   EXPECT_EQ(Step({0, 0, 0}).run({1}, true, 3), (Log{"replay 0", "edge 1", "edge 1", "replay 1"}));
   EXPECT_EQ(Step({0, 0}).run({2}, true, 3), (Log{"replay 0", "edge 2"}));
+}
+
+// The scribe's events are moments, in the order in which they are made: of the trace its origin,
+// then every node's begin and end.
+TEST(RunnerDevice, EveryNodeHasItsTime) {
+  Step step({0, 0, 0});
+  Edges memory({});
+  Runner runner = step.make_runner(memory, {.trace = true});
+  runner.run();
+  EXPECT_EQ(runner.node_times(), (std::vector<int64_t>{1, 1, 1}));
+  int64_t before = 0;
+  for (const Runner::Span& span : runner.spans()) {
+    EXPECT_GT(span.begin, before);
+    before = span.end;
+  }
 }
 
 // Pieces would cut the other queues as well: wherever the edges are, the step runs node by node.

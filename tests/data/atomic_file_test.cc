@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "tests/support/error_of.h"
@@ -56,6 +57,20 @@ TEST(AtomicFile, WhatFailsLeavesTheFileBeforeItAlone) {
   EXPECT_FALSE(fs::is_symlink(path + ".tmp"));
   const std::string nowhere = failure_of([&] { AtomicFile(path + "/b"); });
   EXPECT_NE(nowhere.find("while creating"), std::string::npos) << nowhere;
+}
+
+// Whoever tries again need not wait for the end of what failed.
+TEST(AtomicFile, WhatFailedLeavesTheNextOneAlone) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "a";
+  fs::create_symlink("/dev/full", path + ".tmp");
+  auto failed = std::make_unique<AtomicFile>(path);
+  failure_of([&] { failed->write("x", 1); });
+  AtomicFile next(path);
+  next.write("after", 5);
+  failed.reset();
+  next.commit();
+  EXPECT_EQ(read_file(path), "after");
 }
 
 // A signal ends a write to a pipe in the middle.

@@ -264,6 +264,12 @@ TEST(Buckets, RefusesBadOptions) {
   EXPECT_THROW(choose_buckets({}, 1, 10), UsageError);
 }
 
+TEST(Buckets, TheLongestSentencesThereMayBe) {
+  const std::vector<PairLength> lengths = {{kMostLength, 5}, {5, kMostLength}};
+  EXPECT_EQ(choose_buckets(lengths, 1, kMostLength).largest(), (Bucket{kMostLength, kMostLength}));
+  EXPECT_THROW(choose_buckets(lengths, 1, kMostLength + 1), UsageError);
+}
+
 TEST(Batch, TimeMajorPaddedAndMasked) {
   EncodedText text;
   text.add(std::vector<int32_t>{11, 12, 13}, std::vector<int32_t>{21});

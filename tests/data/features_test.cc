@@ -204,5 +204,20 @@ TEST(SpecAugmentTest, MasksAreZeroAndDependOnSeedAndStream) {
   EXPECT_NO_THROW(masked({3, 500, 3, 500}, 1, 1));
 }
 
+// A run that goes on elsewhere, or with a later version, hears what it would have heard. From
+// Philox's numbers, worked out apart.
+TEST(SpecAugmentTest, MasksAreTheSameEverywhere) {
+  constexpr uint64_t kSeed = uint64_t{5} << 32 | 7, kStream = uint64_t{2} << 32 | 5;
+  Features f{50, 40, std::vector<float>(2000, 1)};
+  augment(f, {2, 10, 1, 8}, kSeed, kStream);
+  for (int64_t frame = 0; frame < 50; ++frame) {
+    for (int64_t bin = 0; bin < 40; ++bin) {
+      const bool masked =
+          (frame >= 26 && frame < 32) || (frame >= 5 && frame < 15) || (bin >= 10 && bin < 15);
+      ASSERT_EQ(f.values[size_t(frame * 40 + bin)], masked ? 0 : 1) << frame << " " << bin;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pal

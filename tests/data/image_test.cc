@@ -232,6 +232,15 @@ TEST(Resample, IsPillowsBilinear) {
   }
 }
 
+TEST(Resample, WritesNothingBehindItsPixels) {
+  const Image image = read_image(kFolder + "colour.png", 3);
+  constexpr float kNone = -1;
+  std::vector<float> got(4 * 5 * 3 + 1, kNone);
+  resample(image, {0, 0, image.height / 2, image.width}, 4, 5, got.data());
+  EXPECT_EQ(std::count(got.begin(), got.end(), kNone), 1);
+  EXPECT_EQ(got.back(), kNone);
+}
+
 ImageTransform plain(int size) {
   ImageTransform t;
   t.size = t.resize = size;

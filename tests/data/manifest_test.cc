@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <string_view>
 
 #include "core/error.h"
 #include "data/audio.h"
@@ -103,6 +105,14 @@ TEST(LabelsTest, SpellTranscripts) {
   EXPECT_EQ(labels.encode(" ", true)->size(), 0u);
 }
 
+TEST(LabelsTest, StepsAreOfTheLabelsGiven) {
+  const std::vector<int32_t> labels{1, 1, 2, 3, 3, 3};
+  const std::vector<int64_t> steps{0, 1, 3, 4, 5, 7, 9};
+  for (size_t n = 0; n < steps.size(); ++n) {
+    EXPECT_EQ(least_steps(std::span(labels).first(n)), steps[n]) << n;
+  }
+}
+
 TEST_F(ManifestTest, LabelsComeFromAFile) {
   const std::string path = (dir_ / "labels.txt").string();
   std::ofstream(path) << "\xC3\xA9\n \nx\n";
@@ -118,6 +128,18 @@ TEST_F(ManifestTest, LabelsComeFromAFile) {
       FAIL() << wrong;
     } catch (const UsageError& error) {
       EXPECT_TRUE(std::string(error.what()).starts_with(path + ":2: ")) << error.what();
+    }
+  }
+  // A file that is something else may have lines of any length; 40 bytes of them are shown.
+  for (const size_t length : {39u, 40u, 41u, 1000u}) {
+    std::ofstream(path) << std::string(length, 'x');
+    try {
+      Labels::load({path, "data.labels", ""});
+      FAIL() << length;
+    } catch (const UsageError& error) {
+      const std::string_view said = error.what();
+      EXPECT_EQ(std::count(said.begin() + said.find(", got '"), said.end(), 'x'),
+                std::min<size_t>(length, 40));
     }
   }
 }
@@ -139,6 +161,7 @@ TEST_F(ManifestTest, FaultsAreSkippedOrRefused) {
   const auto kept = check_entries(entries, dir_.string(), Labels(), options, faults);
   ASSERT_EQ(kept.size(), 1u);
   EXPECT_EQ(kept[0].transcript, "seven");
+  EXPECT_EQ(kept[0].labels, Labels().encode("seven", false));
   EXPECT_EQ(faults.count, 4);
   EXPECT_NE(faults.first.find("missing.wav"), std::string::npos);
   options.skip_faults = false;

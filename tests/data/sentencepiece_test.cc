@@ -120,6 +120,24 @@ TEST_F(SentencePieceTest, SmallTextsHaveFewerPiecesAndTooFewAreRefused) {
   }
 }
 
+// Lines are counted on from one text to the next.
+TEST_F(SentencePieceTest, OfTooManyLinesEvenlySpacedOnesAreUsed) {
+  const Lines english = sample("valid.en");
+  ASSERT_GE(english.size(), 151u);
+  const Lines first(english.begin(), english.begin() + 90);
+  const Lines second(english.begin() + 90, english.begin() + 151);
+  const std::vector<const Lines*> both = {&first, &second};
+  const SentencePiece whole = learn(both, "bpe", 200);
+  for (const auto& [most, step] : {std::pair(151, 1), {150, 2}, {76, 2}, {75, 3}, {51, 3}}) {
+    Lines spaced;
+    for (size_t i = 0; i < 151; i += size_t(step)) spaced.push_back(english[i]);
+    EXPECT_LE(spaced.size(), size_t(most));
+    const SentencePiece model = SentencePiece::train(both, {"bpe", 200, size_t(most)});
+    EXPECT_TRUE(model == learn({&spaced}, "bpe", 200)) << most;
+    EXPECT_EQ(model == whole, step == 1) << most;
+  }
+}
+
 TEST_F(SentencePieceTest, DamagedFilesAreRefused) {
   const std::string path = folder_ + "/m.model";
   const auto load = [&] { SentencePiece::load({path, "data.sentencepiece_file"}); };

@@ -147,6 +147,16 @@ TEST_F(Gpu, ErrorsAreSaidAndNotMetAgain) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
+TEST_F(Gpu, AStepThatIsRecordedMayGoFirst) {
+  auto gpu = cuda_device().accelerator;
+  gpu->begin_recording();
+  gpu->prefer(kComputeQueue, true);
+  const Accelerator::Graph graph = gpu->end_recording();
+  ASSERT_TRUE(graph);
+  gpu->replay(graph);
+  gpu->synchronize();
+}
+
 TEST_F(Gpu, NothingRunsBeforeItIsWaitedFor) {
   auto gpu = cuda_device().accelerator;
   int from = 1, to = 0;

@@ -174,6 +174,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 // Priorities are counted and otherwise ignored: what is right is right in any order.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int priority) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);  // no one counts on it
   streams().push_back(*s = new EmulatedStream);
   (*s)->first = priority < 0;
   return cudaSuccess;

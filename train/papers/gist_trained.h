@@ -19,6 +19,9 @@ struct TopOne {
 // ended.
 ReproducedTable accuracy_by_epoch(const std::string& name, const Config& config, int64_t steps,
                                   int64_t seeds);
+// A step as one of its columns has it: "f32", "All-FP16", "FP16", "FP10", "FP8", "FP8 maps at
+// once", "echo, FP8".
+Program in_form(const Program& recorded, const std::string& form);
 
 // A map that SSDC is meant for, whose nonzeros a step counts.
 struct TargetMap {

@@ -80,7 +80,7 @@ Program rounded(const Program& recorded, const Rounding& rounding) {
 
 // Top-1 at the ends of epochs and after the last step.
 std::vector<TopOne> trained(const Config& config, const Rounding& rounding, int64_t steps) {
-  TrainingRun run(config, [&](const Program& p) { return rounded(p, rounding); });
+  TrainingRun run(config, [&](const Program& p) { return in_form(p, rounding.name); });
   std::vector<TopOne> out;
   while (run.steps() < steps) {
     run.step();
@@ -201,6 +201,13 @@ Table accuracy_by_epoch(const std::string& name, const Config& given, int64_t st
   for (const auto& [low, high] : ends) row.push_back(fixed(low, 1) + ", " + fixed(high, 1));
   table.rows.push_back(row);
   return table;
+}
+
+Program in_form(const Program& recorded, const std::string& form) {
+  for (const Rounding& rounding : kRoundings) {
+    if (form == rounding.name) return rounded(recorded, rounding);
+  }
+  throw ProgramError("[reproduce] there is no form " + form);
 }
 
 Program with_counts(const Program& p, std::vector<TargetMap>* maps) {

@@ -100,6 +100,32 @@ TEST(CoarserProblems, AreTheSameBuffersInFewerBlocks) {
   }
 }
 
+// A grid twice as coarse has half as many blocks here: one that has more than half as many as may
+// be is there to be found.
+TEST(CoarserProblems, AreNoCoarserThanTheyNeedBe) {
+  for (const int64_t n : {1009, 2003}) {
+    std::vector<Buffer> staircase;
+    for (int64_t i = 0; i < n; ++i) staircase.push_back({i, n + i, 64});
+    for (const size_t most : {50, 60, 70, 80, 100, 120}) {
+      CoarserProblems problems(staircase, 2 * lower_bound_of(staircase));
+      ASSERT_TRUE(problems.next(most));
+      EXPECT_LE(problems.joined().blocks.size(), most);
+      EXPECT_GT(problems.joined().blocks.size(), most / 2) << n << " buffers";
+    }
+  }
+}
+
+// Where so many blocks are allowed, all buffers are joined twice: finely, then on a coarser grid.
+TEST(CoarserProblems, EightBuffersCountAsANodeEachTimeTheyAreJoined) {
+  for (const int64_t n : {800, 8000}) {
+    std::vector<Buffer> staircase;
+    for (int64_t i = 0; i < n; ++i) staircase.push_back({i, n + i, 64});
+    CoarserProblems problems(staircase, 2 * lower_bound_of(staircase));
+    ASSERT_TRUE(problems.next(size_t(n)));
+    EXPECT_NEAR(double(problems.take_work()), 2 * double(n) / 8, 3);
+  }
+}
+
 TEST(CoarserProblems, ThereIsNoneWithoutRoom) {
   std::vector<Buffer> buffers;
   for (int64_t i = 0; i < 200; ++i) buffers.push_back({i, 200 + i, 64 + i});

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
 #include "core/builder.h"
 #include "core/error.h"
+#include "memory/price/node_times.h"
 #include "ops/elementwise/activations.h"
 
 namespace pal::test {
@@ -70,6 +75,25 @@ TEST(SideBySide, WhoWaitsForEachOtherIsAnError) {
   Program p = two_chains(1, 1);
   p.node(0).waits = {1}, p.node(1).waits = {0};
   EXPECT_THROW(run_side_by_side(p, all(p, {.work_ms = 1})), ProgramError);
+}
+
+// What was measured of a node begins with its launch, which is hidden beside the other's work; all
+// that is longer is work, for which two nodes that use the whole card share it.
+TEST(SideBySide, OfAMeasuredTimeTheLaunchIsHiddenAndTheRestIsShared) {
+  DeviceProfile card{
+      .f32 = 1e12, .vector = 1e12, .memory = 1e9, .launch = 1e-6, .units = 2, .piece = 4};
+  const Program p = two_chains(1, 1);
+  const double launch = 1e3 * card.launch;
+  for (const double measured : {10 * launch, launch, launch / 4}) {
+    NodeTimes times;
+    for (NodeId n : p.nodes.ids()) times.ms[node_key(p, n)] = measured;
+    card.times = std::make_shared<NodeTimes>(std::move(times));
+    const auto demands = demands_of(p, card);
+    for (const NodeDemand& d : demands) EXPECT_GE(d.work_ms, 0);
+    EXPECT_NEAR(one_by_one_ms(demands), 2 * measured, 1e-9);
+    const double hidden = std::min(launch, measured);
+    EXPECT_NEAR(run_side_by_side(p, demands).ms, 2 * measured - hidden, 1e-9) << measured;
+  }
 }
 
 // A prediction has queues of compute side by side, and says when each node ends.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "core/error.h"
 
 namespace pal::test {
@@ -46,6 +48,21 @@ TEST(Minutes, WhatDoesNotFitMovesOutAndBack) {
       simulate_minutes({&a, &b}, {.slice_ms = 10, .budget = 399, .link = 1e5}, 26'000);
   EXPECT_NEAR(long_run.rate[0], 10. / 26, 1e-9);
   EXPECT_NEAR(long_run.total(), 22. / 26, 1e-9);
+}
+
+// A hundredth of the bytes on a hundredth of the link: to the last byte, all that moves takes time.
+TEST(Minutes, FewBytesOnASlowLinkTakeAsLong) {
+  const auto steps_of = [](int64_t bytes) {
+    const StepShape a = step_of_bytes(1, bytes, 3 * bytes), b = step_of_bytes(4, bytes, 3 * bytes);
+    const MinutesOptions options{
+        .slice_ms = 10, .budget = 4 * bytes - 1, .link = 1e3 * double(bytes)};
+    std::vector<double> begins;
+    for (const auto& steps : simulate_minutes({&a, &b}, options, 100).steps) {
+      for (const SimulatedSpan& step : steps) begins.push_back(step.begin_ms);
+    }
+    return begins;
+  };
+  EXPECT_EQ(steps_of(1), steps_of(100));
 }
 
 // Of three jobs there is room for two: the one whose turn is furthest leaves.

@@ -93,6 +93,26 @@ TEST(PairsPlan, MoreBytesAreNeverSlowerAndTheBetterWins) {
   EXPECT_GT(joint_wins, 0);
 }
 
+// Jobs that leave each other alone but for their bytes, all of which they hold all the time: with
+// room for everything nobody waits, and with room for one of each pair they are in turns.
+TEST(PairsPlan, WhereThereIsRoomForAllEveryPairHasWhatItCanUse) {
+  for (const size_t count : {3, 4, 6}) {
+    StepShape step = step_like({.work_ms = 1, .units = 0.1});
+    step.buffers.push_back({{0, step.moments()}, 640, {}});
+    step.alone_bytes = 640;
+    const Shapes shapes(count, &step);
+    PairsSearch pairs(shapes);
+    const auto roomy = pairs.within(int64_t(count) * 640);
+    ASSERT_TRUE(roomy);
+    EXPECT_NEAR(roomy->total, double(count), 1e-6);
+    const size_t groups = (count + 1) / 2;
+    const auto tight = pairs.within(int64_t(groups) * 640);
+    ASSERT_TRUE(tight);
+    EXPECT_NEAR(tight->total, double(groups), 0.1);
+    EXPECT_FALSE(pairs.within(int64_t(groups) * 640 - 64));
+  }
+}
+
 // Of six jobs the first can be with five others, then three: fifteen ways; of five one is alone.
 TEST(PairsPlan, EveryWayToPairJobs) {
   Random random(8);

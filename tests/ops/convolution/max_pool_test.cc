@@ -127,5 +127,17 @@ TEST(MaxPool, OnlySmallWindowsHaveACodeForNowhere) {
   EXPECT_THROW(max_pool(x, large), ProgramError);
 }
 
+// A comparison for every pixel of a window, whatever its shape.
+TEST(MaxPool, CostsAnOperationForEachPixelOfAWindow) {
+  const auto flops = [](int64_t height, int64_t width) {
+    const MaxPoolAttrs attrs{.kernel_h = height, .kernel_w = width, .stride_h = 1, .stride_w = 1};
+    const Specs in{{{2, 9, 9, 3}}};
+    return cost_of(max_pool_op, in, infer_specs(max_pool_op, in, attrs), attrs).flops;
+  };
+  EXPECT_EQ(flops(1, 1), 2 * 9 * 9 * 3);
+  EXPECT_EQ(flops(2, 3), 2 * 8 * 7 * 3 * 6);
+  EXPECT_EQ(flops(3, 2), flops(2, 3));
+}
+
 }  // namespace
 }  // namespace pal::test

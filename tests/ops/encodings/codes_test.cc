@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/builder.h"
+#include "core/error.h"
 #include "core/text.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv3d.h"
@@ -135,6 +136,24 @@ TEST(Codes, SoDoesAFilmsWeightGradient) {
     eval.run();
     EXPECT_EQ(eval.floats("coded"), eval.floats("decoded"));
   }
+}
+
+// Each of these dy would fit, if only what it meets were an image.
+TEST(Codes, AWeightGradientRefusesThemWhereTheyStandForNoImage) {
+  const auto attrs = of_kernel(conv2d_attrs(1, 0), 3, 3);
+  for (const Encoding& e : encodings(24 * 6 * 3)) {
+    const auto gradient = [&](const Shape& shape, const Shape& dy) {
+      Builder b;
+      conv2d_weight_grad(encode(b.input("x", {shape}), e), b.input("dy", {dy}), attrs);
+    };
+    EXPECT_NO_THROW(gradient({4, 6, 6, 3}, {4, 4, 4, 5}));
+    EXPECT_THROW(gradient({24, 6, 3}, {24, 4, 1, 5}), ProgramError);
+    EXPECT_THROW(gradient({4, 6, 6, 3, 1}, {4, 4, 4, 5}), ProgramError);
+  }
+  TensorSpec image{{4, 6, 6, 3}}, dy{{4, 4, 4, 5}};
+  EXPECT_NO_THROW(infer_specs(conv2d_weight_grad_op, Specs{image, dy, {}}, attrs));
+  image.layout = std::make_shared<BlockedLayout>(BlockedLayout{"no encoding", image.bytes(), {}});
+  EXPECT_THROW(infer_specs(conv2d_weight_grad_op, Specs{image, dy, {}}, attrs), ProgramError);
 }
 
 }  // namespace

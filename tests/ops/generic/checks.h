@@ -65,6 +65,8 @@ Problems check_unread(const Case& c);
 // Operands of other ranks, extents and types are refused with a ProgramError that names the
 // operator, or else handled.
 Problems check_infer(const Case& c);
+// The first operand that is said to be optional may be absent, alone or with those behind it.
+Problems check_optional(const std::vector<Case>& cases);
 // In place or not is the same; with its gate shut an update leaves the state as it was, NaNs or
 // not.
 Problems check_update(const Case& c);

@@ -39,6 +39,7 @@ TEST_P(Generic, HasExamplesAndFacts) {
   each(check_facts);
   expect_none(check_attrs(GetParam()->examples), "attributes");
   expect_none(check_zeros(cases()), "zeros");
+  expect_none(check_optional(cases()), "operands");
 }
 TEST_P(Generic, WritesAllOfItsOutputsAndNothingElse) { each(check_writes); }
 TEST_P(Generic, SharesAndWindows) {

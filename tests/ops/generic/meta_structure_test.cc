@@ -44,6 +44,23 @@ TEST(GenericMeta, InferenceThatAcceptsWhatTheKernelCannotDo) {
   EXPECT_TRUE(mentions(check_infer(case_of(op)), "operand 2 absent is accepted, but"));
 }
 
+TEST(GenericMeta, AnOptionalOperandThatMayNotBeAbsent) {
+  OpDef op = update();
+  EXPECT_EQ(check_optional({case_of(op)}), Problems{});
+  op.infer = [](SpecSpan in, const Attrs&) {
+    require(in[1].shape.rank() > 0, "toy: takes a gradient");
+    return Specs{in[0]};
+  };
+  EXPECT_EQ(check_optional({case_of(op)}), Problems{});
+  op.optional_from = 1;
+  EXPECT_TRUE(mentions(check_optional({case_of(op)}), "operand 1 is optional, but"));
+  op.infer = [](SpecSpan in, const Attrs&) {  // both or none
+    require((in[1] == TensorSpec{}) == (in[2] == TensorSpec{}), "toy: takes a gate as well");
+    return Specs{in[0]};
+  };
+  EXPECT_EQ(check_optional({case_of(op)}), Problems{});
+}
+
 TEST(GenericMeta, Updates) {
   OpDef op = update();
   EXPECT_EQ(check_update(case_of(op)), Problems{});

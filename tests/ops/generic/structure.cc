@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "core/error.h"
@@ -135,6 +136,28 @@ Problems check_infer(const Case& c) {
                        problems);
   }
   return problems;
+}
+
+Problems check_optional(const std::vector<Case>& cases) {
+  if (cases.empty() || cases[0].op->optional_from == std::numeric_limits<int>::max()) return {};
+  const OpDef& op = *cases[0].op;
+  const auto takes = [&](const Case& c, bool behind) {
+    Specs in = specs_of(c.program, c.in);
+    for (size_t k = 0; k < in.size(); ++k) {
+      const int place = place_in_group(op, k);
+      if (place == op.optional_from || (behind && place > op.optional_from)) in[k] = {};
+    }
+    try {
+      infer_specs(op, in, c.example.attrs);
+    } catch (const ProgramError&) {
+      return false;
+    }
+    return true;
+  };
+  for (const Case& c : cases) {
+    if (takes(c, false) || takes(c, true)) return {};
+  }
+  return {"operand " + std::to_string(op.optional_from) + " is optional, but never may be absent"};
 }
 
 Problems check_update(const Case& c) {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <ostream>
 #include <random>
 #include <span>
@@ -66,15 +65,18 @@ Floats product(const ProductShape& s, const Numbers& given, int threads) {
   return c;
 }
 
+// As many bf16, one behind the other: the upper halves of floats, all of them finite.
+void keep_upper_halves(Floats& floats) {
+  auto* codes = reinterpret_cast<char*>(floats.data());
+  for (size_t i = 0; i < floats.size(); ++i) std::memmove(codes + 2 * i, codes + 4 * i + 2, 2);
+}
+
 void expect_same_bits(const ProductShape& s) {
   const int64_t of_b = s.b_layout ? s.b_layout->bytes * 8 / bits(s.in) : s.batch * s.k * s.n;
   Numbers given{numbers(s.batch * s.m * s.k, 1), numbers(of_b + s.n, 2),
                 numbers(s.batch * s.m * s.n, 3)};
-  if (s.in == DType::bf16) {  // the upper halves of the floats: all of them are finite
-    for (Floats* floats : {&given.a, &given.b}) {
-      auto* codes = reinterpret_cast<char*>(floats->data());
-      for (size_t i = 0; i < floats->size(); ++i) std::memmove(codes + 2 * i, codes + 4 * i + 2, 2);
-    }
+  if (s.in == DType::bf16) {
+    for (Floats* floats : {&given.a, &given.b}) keep_upper_halves(*floats);
   }
   const Floats once = product(s, given, 1);
   for (int threads : kThreads) {
@@ -151,6 +153,34 @@ TEST(Threads, ProductsOfTilesHaveTheSameBits) {
   tiles(shaped(5, 16, 512, 2048, true, false), false, false);  // an element of the batch each
   tiles(shaped(5, 5, 300, 2048, true, false, true), false, false);
   tiles(shaped(1, 64, 64, 2500, false, false), false, false);  // whole, by up to 15
+  // Of one row it cannot be told from the strides whether a is transposed.
+  tiles(shaped(1, 1, 300, 2048, false, false), false, false);
+  tiles(shaped(1, 1, 512, 2500, true, false), true, false);
+}
+
+// Few columns leave room for sums in one go. Those of a transposed b lie one behind the other.
+TEST(Threads, ColumnsThatAreOneSumEachAreSoBesideOthers) {
+  constexpr int64_t kRows = 64, kColumns = 1024, kFew = 64, kTerms = 2048;
+  const TileSum sum{.batch = kColumns / kFew, .m = kRows, .n = kFew, .k = kTerms};
+  if (dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::avx512_core_amx ||
+      threads_of_tile_sum(sum) == 0) {
+    GTEST_SKIP() << "this processor has no tiles, or a small cache";
+  }
+  Numbers given{numbers(kRows * kTerms, 1), numbers(kColumns * kTerms, 2), {}};
+  for (Floats* floats : {&given.a, &given.b}) keep_upper_halves(*floats);
+  const auto columns = [&](int64_t n, int threads) {
+    ProductShape s = shaped(1, kRows, n, kTerms, false, true);
+    s.in = DType::bf16;
+    given.c.assign(size_t(kRows * n), 0);
+    const Floats all = product(s, given, threads);
+    Floats first;
+    for (int64_t row = 0; row < kRows; ++row) {
+      first.insert(first.end(), &all[size_t(row * n)], &all[size_t(row * n)] + kFew);
+    }
+    return first;
+  };
+  const Floats alone = columns(kFew, 1);
+  for (const int threads : {1, 2, 8}) EXPECT_EQ(columns(kColumns, threads), alone) << threads;
 }
 
 // How b is packed may depend on the number of threads; what comes of it may not.
@@ -234,27 +264,13 @@ TEST(Threads, ProductsOfTilesHaveAnyNumberOfTerms) {
   }
 }
 
-TEST(TileSums, AreOneWhereThereIsRoomForAllTerms) {
-  EXPECT_EQ(threads_of_tile_sum({.m = 4096, .n = 4096, .k = 32}), std::numeric_limits<int>::max());
-  EXPECT_EQ(threads_of_tile_sum({.m = 4096, .n = 4096, .k = 1 << 20}), 0);
-  for (const int64_t m : {8, 64, 65, 4096}) {
-    for (const int64_t n : {8, 64, 300, 4096}) {
-      int before = std::numeric_limits<int>::max();
-      for (int64_t k = 32; k < 8192; k += 32) {
-        const int threads = threads_of_tile_sum({.m = m, .n = n, .k = k});
-        EXPECT_LE(threads, before);  // of more terms
-        EXPECT_LE(threads_of_tile_sum({.m = m, .n = n, .k = k + 1, .accumulate = true}), threads);
-        EXPECT_TRUE(k <= 1024 || threads < 16);
-        before = threads;
-      }
-      const int64_t piece = tile_piece(m, n);
-      EXPECT_EQ(piece % 32, 0);
-      EXPECT_TRUE(piece >= 128 || m > 64 || n > 64);
-      for (int64_t k = 1; k <= piece; ++k) {
-        EXPECT_GT(threads_of_tile_sum({.m = m, .n = n, .k = k, .accumulate = true}), 16) << k;
-      }
-    }
-  }
+// A sum may be of any length where no tiles cut it.
+TEST(Threads, ProductsOfFloatsAreOfferedPackedOperandsForAnyNumberOfTerms) {
+  const auto packs = [](int64_t k) {
+    return Product::packed_b(cpu_device(2), shaped(1, 64, 512, k, false, false)) != nullptr;
+  };
+  EXPECT_EQ(packs(512), packs(64));  // not on every processor
+  EXPECT_EQ(packs(1 << 16), packs(64));
 }
 
 // Pointers as ConvKernel::run takes them.

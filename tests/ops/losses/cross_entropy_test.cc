@@ -8,6 +8,7 @@
 #include <random>
 
 #include "autograd/differentiate.h"
+#include "core/error.h"
 #include "core/scalars.h"
 #include "ops/losses/log_softmax.h"
 #include "ops/norms/layer_norm.h"
@@ -96,6 +97,35 @@ TEST(CrossEntropy, HoldsForLargeLogits) {
   EXPECT_NEAR(r.lse[0], 1000, 1e-3);
   EXPECT_NEAR(r.dx[0], 1, 1e-6);
   EXPECT_NEAR(r.dx[1], -1, 1e-6);
+}
+
+// A whole number for each row of floats; so says the gradient, too.
+TEST(CrossEntropy, RefusesWhatIsNoTargetForEachRow) {
+  const auto takes = [](const TensorSpec& logits, const TensorSpec& targets) {
+    const auto accepts = [](const OpDef& op, const Specs& in) {
+      try {
+        infer_specs(op, in, CrossEntropyAttrs{});
+      } catch (const ProgramError&) {
+        return false;
+      }
+      return true;
+    };
+    const TensorSpec lse{targets.shape}, scalars = scalars_spec();
+    const bool loss = accepts(cross_entropy_op, {logits, targets, scalars});
+    EXPECT_EQ(accepts(cross_entropy_grad_op, {{{1}}, logits, lse, targets, scalars}), loss);
+    return loss;
+  };
+  const TensorSpec logits{{3, 5}}, targets{{3}, DType::i32};
+  EXPECT_TRUE(takes(logits, targets));
+  EXPECT_TRUE(takes({{3, 5}, DType::bf16}, targets));
+  for (const DType type : {DType::f32, DType::bf16, DType::u8, DType::bit}) {
+    EXPECT_FALSE(takes(logits, {{3}, type})) << to_string(type);
+  }
+  EXPECT_FALSE(takes(logits, {{4}, DType::i32}));
+  EXPECT_FALSE(takes(logits, {{3, 1}, DType::i32}));
+  EXPECT_FALSE(takes({{3, 5}, DType::i32}, targets));
+  EXPECT_FALSE(takes({{3, 5, 1}}, targets));
+  EXPECT_FALSE(takes({{3, 0}}, targets));
 }
 
 TEST(LogSoftmaxAndArgmax, MatchPlainLoops) {

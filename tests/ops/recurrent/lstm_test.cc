@@ -104,5 +104,17 @@ TEST(Lstm, SaysWhatDoesNotFit) {
   }
 }
 
+// A sequence that has ended keeps its state: that takes both, the state and when it ends.
+TEST(Lstm, TakesLengthsAndTheStateToKeepTogether) {
+  const TensorSpec gates{{3, 24}}, state{{3, 6}}, lengths{{3}, DType::i32}, none;
+  const auto cell = [&](const TensorSpec& h, const TensorSpec& l) {
+    return infer_specs(lstm_cell_op, Specs{gates, state, h, l}, LstmAttrs{});
+  };
+  EXPECT_EQ(cell(none, none), (Specs{state, state}));
+  EXPECT_EQ(cell(state, lengths), (Specs{state, state}));
+  EXPECT_THROW(cell(state, none), ProgramError);
+  EXPECT_THROW(cell(none, lengths), ProgramError);
+}
+
 }  // namespace
 }  // namespace pal::test

@@ -9,6 +9,8 @@
 #include "autograd/differentiate.h"
 #include "core/error.h"
 #include "ops/elementwise/arithmetic.h"
+#include "ops/kernels/tiles.h"
+#include "ops/sums/square_tiles.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -98,6 +100,16 @@ TEST(Reduce, Errors) {
   EXPECT_THROW(sum_leading(x, 2), ProgramError);
   EXPECT_THROW(sum_rows(x, b), ProgramError);
   EXPECT_THROW(broadcast_leading(b, {2, 3}), ProgramError);
+}
+
+// A rank's piece is read once, and what it sends on is a float for each tile.
+TEST(SquareTiles, CostAProductAndASumOfEachElement) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Specs in{{{7 * kTile + 3}, type}};
+    const Cost cost = cost_of(square_tiles_op, in, infer_specs(square_tiles_op, in, {}), {});
+    EXPECT_EQ(cost.flops, 2 * (7 * kTile + 3));
+    EXPECT_EQ(cost.bytes, (7 * kTile + 3) * bits(type) / 8 + 8 * 4);
+  }
 }
 
 }  // namespace

@@ -225,6 +225,8 @@ TEST(Cli, every_refusal_is_one_clear_line) {
        "--top: 0 is out of range; give 1 or more"},
       {{"translate", "--model", "m", "--beam", "0"}, "--beam: 0 is out of range; give 1 to 1000"},
       {{"translate", "--model", "m", "--beam", "x"}, "translate: "},
+      {{"transcribe", "--model", "m", "a.wav", "--beam", "0"},
+       "--beam: 0 is out of range; give 1 to 10000"},
       {{"translate", "--model", "m", "--beam", "3", "--n-best", "4"},
        "--n-best: 4 is out of range; give 1 to 3, the --beam"},
       {{"eval", "--model", "m", "--length-penalty", "-1"}, "--length-penalty: -1"},

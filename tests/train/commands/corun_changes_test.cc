@@ -160,6 +160,25 @@ TEST_F(CorunWhileItRuns, AJobThatEndsLeavesItsThreadsAndMemoryToTheOther) {
   same_run("alone", "run/2");
 }
 
+// What was measured within another budget says nothing of this one.
+TEST_F(CorunWhileItRuns, ABudgetThatChangesIsANewTrial) {
+  if (cpu_device(0).threads < 2) GTEST_SKIP() << "one processor";
+  start({"image.yaml", "image.yaml", "--steps", "5000", "--set", "train.log_every=10", "--mode",
+         "auto", "--budget", "1GB", "--out", "run"});
+  const auto trials = [&] {
+    const Words lines = lines_of(log());
+    return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.find("measured: side by side ") != std::string::npos;
+    });
+  };
+  // When nodes are measured, which happens within so many steps, another trial begins.
+  ASSERT_TRUE(soon([&] { return trials() > 0 && step_of(1) >= 200; })) << log();
+  const auto before = trials();
+  write_budget("900MB");
+  EXPECT_TRUE(soon([&] { return trials() > before; })) << log();
+  EXPECT_EQ(end(), 130) << log();
+}
+
 // Both ways are tried, with whatever threads each has, and one is kept: no bit depends on it.
 TEST_F(Corun, AutoMeasuresBothWays) {
   const Words many{"--steps", "500", "--set", "device.threads=null"};

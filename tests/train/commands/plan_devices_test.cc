@@ -106,6 +106,21 @@ TEST_F(PlanDevices, OneDevicePaysNothing) {
   EXPECT_EQ(one["devices"]["speedup"], 1);
 }
 
+// Of a device whose watts are not known the key is there, without a number.
+TEST_F(PlanDevices, JoulesThatAreNotKnownAreNull) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "card.yaml").string();
+  std::ofstream(file) << "name: card\ncapacity: 8GiB\nf32_tflops: 10\nvector_tflops: 5\n"
+                         "memory_gb_s: 500\nunits: 80\nlaunch_us: 1\nmatmul_efficiency: 1\n"
+                         "memory_efficiency: 1\n";
+  const auto json = run_json({"--config", PAL_SOURCE_DIR "/configs/nmt_small.yaml", "--set",
+                              "data.synthetic=true", "--set", "data.source_vocab_size=60", "--set",
+                              "data.target_vocab_size=50", "--bucket", "6,6", "--profile", file,
+                              "--devices", "2", "--link", "pcie3"});
+  ASSERT_TRUE(json["devices"].contains("joules")) << json["devices"];
+  EXPECT_TRUE(json["devices"]["joules"].is_null()) << json["devices"];
+}
+
 TEST_F(PlanDevices, FasterLinksAreFaster) {
   const auto step = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"--devices", "8"});

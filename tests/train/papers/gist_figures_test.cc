@@ -2,6 +2,7 @@
 // hand where that is possible.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -233,6 +234,34 @@ TEST(GistFigures, RoundedAtOnceIsSeenByTheForwardPhase) {
   }
   EXPECT_EQ(maps, 2);
   EXPECT_GT(gradients, 0);
+}
+
+// Layers of which each keeps two maps, and could make the second from the first again.
+TEST(GistFigures, OnlyEchosFormMakesMapsAgain) {
+  Builder b;
+  const Init init{Init::Kind::normal, 0.1f};
+  Val y = b.input("x", {{64, 64}});
+  std::vector<Val> weights;
+  constexpr int kLayers = 6;
+  for (int i = 0; i < kLayers; ++i) {
+    weights.push_back(b.state("w" + std::to_string(i), {{64, 64}}, Role::weight, init));
+    y = tanh(tanh(matmul(y, weights.back())));
+  }
+  Val loss = sum_all(y);
+  b.output("loss", loss);
+  const auto d = differentiate(b, loss, weights);
+  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
+  const Program plain = b.take();
+  const auto made = [&](const char* form) {
+    const Program step = in_form(plain, form);
+    return std::count_if(step.nodes.begin(), step.nodes.end(),
+                         [](const Node& node) { return node.op == &tanh_op; });
+  };
+  for (const char* form : {"f32", "All-FP16", "FP16", "FP10", "FP8", "FP8 maps at once"}) {
+    EXPECT_EQ(made(form), 2 * kLayers) << form;
+  }
+  EXPECT_GT(made("echo, FP8"), 2 * kLayers);
+  EXPECT_THROW(in_form(plain, "FP7"), ProgramError);
 }
 
 TEST(GistFigures, WeightsAreRoundedInPlace) {

@@ -62,6 +62,72 @@ TEST(SpeechData, RecordingsThatAreTooShortAtTheirFastestAreNotTaught) {
   }
 }
 
+// The folder's recordings, as they are or joined.
+Config recordings_config(const std::filesystem::path& folder, const std::string& train,
+                         const std::string& valid, const std::string& more = "") {
+  return parse_config(
+      "model: {type: deepspeech2, conv_kernels: [3x3], conv_strides: [2x2], conv_channels: 2,\n"
+      "  layers: 1, hidden: 4}\n"
+      "data: {root: " +
+          folder.string() + ", train: " + train + ", valid: " + valid +
+          ", sample_rate: 1000, window_ms: 20, hop_ms: 10" + more +
+          "}\ntrain: {batch_size: 2, steps: 1}\ndevice: {threads: 1}\n",
+      "test.yaml");
+}
+
+// What is said in two files is other data than the same said in one, whatever the files' names.
+TEST(SpeechData, ItsFingerprintTellsJoinedRecordingsFromOneRecording) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.wav", "b.wav"}) write_wav(folder.path() / name, 300);
+  std::ofstream(folder.path() / "two.csv") << "path,transcript\na.wav,one\nb.wav,two\n";
+  const auto data_of = [&](const char* list, const std::string& more) {
+    const Config config = recordings_config(folder.path(), list, list, more);
+    return SpeechData(config.speech(), 1, 1, {}, [](int64_t frames) { return frames; });
+  };
+  const std::string in_twos = ", join_least: 2, join_most: 2, join_train: 1";
+  SpeechData joined = data_of("two.csv", in_twos);
+  ASSERT_EQ(joined.train().size(), 1u);
+  const Utterance both = joined.train()[0];
+  ASSERT_EQ(both.files.size(), 2u);
+  std::string name;
+  for (const std::string& file : both.files) {
+    name += std::filesystem::path(file).filename().string();
+  }
+  write_wav(folder.path() / name, size_t(both.samples));
+  std::ofstream(folder.path() / "one.csv") << "path,transcript\n"
+                                           << name << "," << both.transcript << "\n";
+  SpeechData whole = data_of("one.csv", "");
+  ASSERT_EQ(whole.train().size(), 1u);
+  EXPECT_EQ(whole.train()[0].frames, both.frames);
+  EXPECT_EQ(whole.train()[0].labels, both.labels);
+  EXPECT_NE(whole.fingerprint(), joined.fingerprint());
+  EXPECT_EQ(data_of("two.csv", in_twos).fingerprint(), joined.fingerprint());
+}
+
+// A recording that is listed three times has the loss it has once; one that is too short for its
+// transcript does not count.
+TEST(SpeechTask, TheLossIsTheMeanOfUtterancesThatAreLongEnough) {
+  const TemporaryFolder folder;
+  write_wav(folder.path() / "long.wav", 500), write_wav(folder.path() / "short.wav", 100);
+  const std::string head = "path,transcript\n", row = "long.wav,abc\n";
+  std::ofstream(folder.path() / "once.csv") << head << row;
+  std::ofstream(folder.path() / "often.csv") << head << row << row << "short.wav,abcdefghijklm\n"
+                                             << row;
+  const auto evaluated = [&](const char* list) {
+    const Config config = recordings_config(folder.path(), "once.csv", list);
+    SpeechTask task(config);
+    ProgramSet programs(compile_options(config.memory), cpu_device(1));
+    task.declare_weights(programs);
+    initialise(programs, 3);
+    return task.evaluate(programs, "valid", 1);
+  };
+  const SpeechEvaluation once = evaluated("once.csv"), often = evaluated("often.csv");
+  EXPECT_EQ(once.utterances, 1);
+  EXPECT_EQ(often.utterances, 4);
+  EXPECT_GT(once.loss, 0);
+  EXPECT_NEAR(often.loss, once.loss, 1e-5 * once.loss);
+}
+
 // Errors are those of all utterances, whether one alone evaluates or ranks deal out the batches.
 TEST(SpeechTask, AnEvaluationAddsUpTheErrorsOfAllUtterances) {
   const Config config = parse_config(
