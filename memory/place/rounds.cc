@@ -32,13 +32,14 @@ double first_weight(const Buffer& b, int beginning) {
 void try_rounds(std::span<const Buffer> buffers, int64_t enough, int rounds,
                 const Deadline& deadline, Placement& best) {
   const size_t count = buffers.size();
-  if (best.height <= enough || rounds <= 0 || count > kMostBuffers) return;
+  if (rounds <= 0 || count > kMostBuffers) return;
   const int64_t aim = std::max(enough, lower_bound_of(buffers));
+  if (best.height <= aim) return;
   Skyline skyline(buffers);
   int64_t looks = kMostLooks;
   std::vector<double> weight(count);
   std::vector<int32_t> order(count);
-  for (int round = 0; round < rounds && best.height > enough && !is_past(deadline); ++round) {
+  for (int round = 0; round < rounds && best.height > aim && !is_past(deadline); ++round) {
     if (round % kAnew == 0) {
       for (size_t i = 0; i < count; ++i) weight[i] = first_weight(buffers[i], round / kAnew);
     }

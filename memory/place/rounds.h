@@ -10,8 +10,8 @@
 namespace pal {
 
 // Makes the best of at most `rounds` placements `best` if it is lower. None of the buffers is
-// empty. Ends at a height of at most `enough`, past the deadline, and where a round would take
-// long.
+// empty. Ends at a height of at most `enough` or at the bound, past the deadline, and where a round
+// would take long.
 void try_rounds(std::span<const Buffer> buffers, int64_t enough, int rounds,
                 const Deadline& deadline, Placement& best);
 
