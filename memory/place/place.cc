@@ -48,6 +48,7 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
   const int64_t enough = std::max(options.enough, out.lower_bound + slack);
   std::vector<Stretch> stretches = placed_greedily(buffers, enough, options.deadline);
   int64_t nodes = options.effort.nodes;
+  // What rounds win is no reason to search less: a step that was searched for still is.
   if (options.effort.bytes_a_node > 0 && enough > options.enough && !stretches.empty()) {
     const int64_t to_win = stretches.front().best().height - enough;
     nodes = std::clamp<int64_t>(to_win / options.effort.bytes_a_node, 0, nodes);

@@ -80,7 +80,7 @@ std::string texts(const Compiled& c, const PlanFacts& facts) {
          nlohmann::ordered_json::parse(plan_json(c, {3, 4}, facts)).dump(1) + "\n";
 }
 
-// Without the style, which stands in train/report/html_page.cc.
+// Without the style, which all pages share and begun.html has.
 void expect_page(const std::string& file, std::string page) {
   const size_t begin = page.find("<style>"), end = page.find("</style>");
   ASSERT_TRUE(begin != std::string::npos && end > begin);
@@ -217,7 +217,7 @@ TEST(GoldenPages, AReportOfARun) {
       .samples = {{"ein <Haus>", "a house"}, {"", "nothing"}},
       .test = {{"bleu", 31.25}, {"loss", 2.125}}};
   expect_page("run.html", report_html(report, metrics));
-  expect_page("begun.html", report_html({.name = "begun", .state = "training"}, ""));
+  expect_golden(kFolder + "begun.html", report_html({.name = "begun", .state = "training"}, ""));
 }
 
 TEST(GoldenPages, KernelsByOperator) {
