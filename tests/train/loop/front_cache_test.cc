@@ -70,6 +70,11 @@ TEST_F(FrontCacheTest, WhatIsReadBackMakesTheSamePlans) {
     EXPECT_EQ(a.from, b.from);
     EXPECT_EQ(a.host, b.host);
     EXPECT_EQ(a.offloaded, b.offloaded);
+    const PlaceEffort &kept = a.options.place_effort, &found = b.options.place_effort;
+    EXPECT_EQ(kept.rounds, found.rounds);
+    EXPECT_EQ(kept.nodes, found.nodes);
+    EXPECT_EQ(kept.slack, found.slack);
+    EXPECT_EQ(kept.bytes_a_node, found.bytes_a_node);
     const Compiled x = compile(program_, kernels_, layout_, a.options),
                    y = compile(program_, kernels_, layout_, b.options);
     EXPECT_EQ(y.plan.device().bytes, a.bytes) << a.from;
@@ -215,6 +220,8 @@ TEST_F(FrontCacheTest, NumbersThatNoFrontHasAreRefused) {
       {"/points/0/options/chosen", json::array({4294967297})},
       {"/points/0/options/away", json::array({1.5})},
       {"/points/0/options/reruns", json::array({json::array({3})})},
+      {"/points/0/options/place_rounds", PlaceEffort{}.rounds + 1},
+      {"/points/0/options/place_rounds", -1},
       {"/points/0/options/place_nodes", 1'000'000'000},
       {"/points/0/options/heavy", -1},
       {"/points/0/options/budget", 1e300},
