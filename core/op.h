@@ -1,6 +1,7 @@
 // The operator contract: everything a pass, the runner or a test may ask of an operator.
 // An operator is one plain OpDef; its file holds every fact about it (docs/operators.md).
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -48,6 +49,20 @@ enum class Zeros : uint8_t {
 inline Zeros makes_zeros(const Attrs&) { return Zeros::makes; }
 inline Zeros keeps_zeros(const Attrs&) { return Zeros::keeps; }
 inline Zeros gathers_zeros(const Attrs&) { return Zeros::gathers; }
+
+// How what a node makes follows its operands' leading axis (a batch's examples): what running it on
+// some rows at a time needs (memory/passes/batch_parts.h).
+struct Rows {
+  // Bit i: of operand i, of two axes or more, it reads the rows that it makes; of others
+  // everything.
+  uint32_t operands = 0;  // none: it looks at the batch as a whole
+  // Its one result is a sum over these rows, added onto this operand where that is there; -1: each
+  // result has as many rows, in their order.
+  int sum = -1;
+  bool reads(size_t operand) const { return (operands >> std::min<size_t>(operand, 31) & 1) != 0; }
+};
+inline Rows rows_of_each(const Attrs&) { return {.operands = ~0u}; }
+inline Rows rows_of_first(const Attrs&) { return {.operands = 1}; }
 
 struct Share {
   int output, operand;
@@ -146,6 +161,7 @@ struct OpDef {
   // time, where it is given those; -1: none.
   int reads_codes = -1;
   Zeros (*zeros)(const Attrs&) = nullptr;  // of its floats; null: few
+  Rows (*rows)(const Attrs&) = nullptr;    // null: it looks at the batch as a whole
   // The type that a card's kernel reads an f32 operand in. It makes a copy each time, unless it is
   // handed one (memory/passes/card_copies.h). Null: every operand's own.
   DType (*card_type)(size_t operand, SpecSpan in, const Attrs&) = nullptr;

@@ -116,6 +116,7 @@ const OpDef avg_pool_op{
           g.give(0, g.builder.emit1(avg_pool_grad_op, {g.dy()},
                                     for_image(g.attrs<AvgPoolAttrs>(), x[1], x[2])));
         },
+    .rows = rows_of_each,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
       auto& s = attributes.as<AvgPoolAttrs>();
       return streaming_cost(double(out[0].numel()) * double(s.kernel_h * s.kernel_w), in, out);
@@ -135,6 +136,7 @@ const OpDef avg_pool_grad_op{
     .name = "avg_pool_grad",
     .formula = "dy spread over its windows",
     .infer = infer_gradient,
+    .rows = rows_of_each,
     .cost = pool_gradient_cost<AvgPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &avg_pool_grad_cuda,

@@ -29,6 +29,7 @@ OpDef conv_relu_op(const char* name, const Backend* cuda, const std::vector<Exam
           },
       .optional_from = 2,
       .zeros = makes_zeros,
+      .rows = rows_of_first,
       .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
         Cost cost = conv_cost(ConvKind::forward, in, out);
         cost.flops += double(out[0].numel());

@@ -80,6 +80,9 @@ OpDef conv_op(const char* name, const char* formula, void (*gradient)(GradientAr
       .optional_from = 2,
       .shares = kind == ConvKind::weight_grad ? std::vector<Share>{{0, 2}} : std::vector<Share>{},
       .reads_codes = kind == ConvKind::weight_grad ? 0 : -1,
+      .rows = kind == ConvKind::weight_grad
+      ? [](const Attrs&) -> Rows { return {.operands = 3, .sum = 2}; }
+      : rows_of_first,
       .cost = [](SpecSpan in, SpecSpan out, const Attrs&) { return conv_cost(kind, in, out); },
       .cpu = {.run = run_conv,
               .prepare =

@@ -72,6 +72,7 @@ const OpDef global_avg_pool_op{
           const Shape& x = g.in(0).shape();
           g.give(0, g.builder.emit1(global_avg_pool_grad_op, {g.dy()}, ImageSizeAttrs{x[1], x[2]}));
         },
+    .rows = rows_of_each,
     .cpu = {.run = run_forward},
     .cuda = &global_avg_pool_cuda,
     .examples = {{.operands = {example({2, 3, 4, 5})}},
@@ -91,6 +92,7 @@ const OpDef global_avg_pool_grad_op{
               "needs floats (N,C) and the image's height and width");
       return {{{in[0].shape[0], s.height, s.width, in[0].shape[1]}, in[0].dtype}};
     },
+    .rows = rows_of_each,
     .cpu = {.run = run_gradient},
     .cuda = &global_avg_pool_grad_cuda,
     .examples = {{.operands = {example({2, 5})}, .attrs = ImageSizeAttrs{3, 4}},

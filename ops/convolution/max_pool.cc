@@ -275,6 +275,7 @@ const OpDef max_pool_op{
                                     for_image(g.attrs<MaxPoolAttrs>(), x[1], x[2])));
         },
     .zeros = keeps_zeros,
+    .rows = rows_of_each,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
       auto& s = attributes.as<MaxPoolAttrs>();
       const double pixels = double(pooled(in[0].shape, s).numel());
@@ -310,6 +311,7 @@ const OpDef max_pool_grad_op{
     .name = "max_pool_grad",
     .formula = "dy put back where the maxima were",
     .infer = infer_gradient,
+    .rows = rows_of_each,
     .cost = pool_gradient_cost<MaxPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &max_pool_grad_cuda,

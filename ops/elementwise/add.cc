@@ -60,6 +60,7 @@ const OpDef sum_of_op{
           for (size_t k = 0; k < g.node.in.size(); ++k) g.give(k, g.dy());
         },
     .shares = {{0, 0}},
+    .rows = rows_of_each,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return streaming_cost(double(in.size() - 1) * double(out[0].numel()), in, out);
     },

@@ -91,6 +91,7 @@ const OpDef scale_channels_op{
           if (g.wants(1)) g.give(1, dot_channels(g.dy(), g.in(0)));
         },
     .shares = {{0, 0}},
+    .rows = rows_of_each,
     .cpu = {.run = run_scale},
     .cuda = &scale_channels_cuda,
     .examples = {{.operands = {example({2, 3, 4, 5}), example({2, 5})}},
@@ -115,6 +116,7 @@ const OpDef dot_channels_op{
           if (g.wants(0)) g.give(0, scale_channels(g.in(1), g.dy()));
           if (g.wants(1)) g.give(1, scale_channels(g.in(0), g.dy()));
         },
+    .rows = rows_of_each,
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return {2.0 * double(in[0].numel()), 2.0 * double(in[0].bytes())};
     },

@@ -103,6 +103,7 @@ template <int N, class F> void map_operands(const KernelArgs& a) {
 template <int N, class F> OpDef map_op(OpDef facts) {
   if (!facts.infer) facts.infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, N); };
   for (int k = 0; k < N; ++k) facts.shares.push_back({0, k});
+  facts.rows = rows_of_each;
   facts.cpu.run = map_operands<N, F>;
   return facts;
 }

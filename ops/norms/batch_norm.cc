@@ -154,6 +154,7 @@ const OpDef batch_norm_infer_op{
       return {in[0]};
     },
     .shares = {{0, 0}},
+    .rows = rows_of_first,
     .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &batch_norm_infer_cuda,
     .examples = {{.operands = norm_operands({2, 3, 3, 5}, 1, 4), .attrs = BatchNormAttrs{}},

@@ -126,6 +126,7 @@ const OpDef batch_norm_apply_op{
     },
     .optional_from = kResidual,
     .shares = {{0, 0}, {0, kResidual}},
+    .rows = [](const Attrs&) -> Rows { return {.operands = 1 | 1u << kResidual}; },
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
       return {.flops = (images + 1) * double(in[0].numel()),

@@ -181,6 +181,7 @@ const OpDef layer_norm_op{
                                     {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta}));
         },
     .shares = {{0, 0}},
+    .rows = rows_of_first,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
     },

@@ -113,6 +113,7 @@ const OpDef lrn_op{
           g.give(0, g.builder.emit1(lrn_grad_op, {g.dy(), g.in(0)}, g.node.attrs));
         },
     .shares = {{0, 0}},
+    .rows = rows_of_each,
     .cost = cost,
     .cpu = {.run = run_forward},
     .cuda = &lrn_cuda,
@@ -128,6 +129,7 @@ const OpDef lrn_grad_op{
     .formula = "the gradient of x in lrn",
     .infer = [](SpecSpan in, const Attrs& attrs) { return infer(in, 2, attrs); },
     .shares = {{0, 0}, {0, 1}},
+    .rows = rows_of_each,
     .cost = cost,
     .cpu = {.run = run_gradient},
     .cuda = &lrn_grad_cuda,

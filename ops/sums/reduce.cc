@@ -202,6 +202,7 @@ const OpDef sum_leading_op{
         },
     .optional_from = 1,
     .shares = {{0, 1}},
+    .rows = [](const Attrs&) -> Rows { return {.operands = 1, .sum = 1}; },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
     },
@@ -296,6 +297,7 @@ const OpDef add_broadcast_op{
                                     SumLeadingAttrs{axes, g.type(1)}));
         },
     .shares = {{0, 0}},
+    .rows = rows_of_first,
     .cpu = {.run = run_add_broadcast},
     .cuda = &add_broadcast_cuda,
     .examples = {{.operands = {example({3, 7}), example({7})}},

@@ -71,6 +71,10 @@ const OpDef cast_op{
         },
     .arity = 1,
     .zeros = gathers_zeros,
+    .rows =
+        [](const Attrs& attrs) {
+          return attrs.as<CastAttrs>().rows ? Rows{} : rows_of_each(attrs);
+        },
     .cpu = {.run = run_cast},
     .cuda = &cast_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
@@ -95,11 +99,13 @@ const OpDef to_bits_op{
       auto& interval = attrs.as<BitsAttrs>();
       return reads_predicate(interval.lo, interval.hi);
     },
+    .rows = rows_of_each,
     .cpu = {.run = map_operands<1, Inside>},
     .cuda = &to_bits_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
                  {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
-                 {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}}},
+                 {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}},
+                 {.operands = {constant(example({4, 24}))}, .attrs = BitsAttrs{0, 1}}},
 };
 
 Val cast(Val x, DType to) {

@@ -78,6 +78,7 @@ const OpDef concatenate_op{
           }
         },
     .zeros = gathers_zeros,
+    .rows = rows_of_each,
     .cpu = {.run = run_concatenate<CpuMove>},
     .cuda = &concatenate_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
@@ -99,6 +100,7 @@ const OpDef slice_columns_op{
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
     .zeros = keeps_zeros,
+    .rows = rows_of_each,
     .cpu = {.run = run_slice_columns<CpuMove, ColumnsAttrs>},
     .cuda = &slice_columns_cuda,
     .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
@@ -115,6 +117,7 @@ const OpDef slice_columns_grad_op{
     },
     .optional_from = 1,
     .shares = {{0, 1}},
+    .rows = rows_of_each,
     .cpu = {.run = run_slice_grad},
     .cuda = &slice_columns_grad_cuda,
     .examples = {{.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},

@@ -147,12 +147,8 @@ void Job::pin_recording() {
   const std::string name = RankTalk(args_.group).of_first([this] { return fastest_recording(); });
   if (name.empty()) return;
   log_info("auto: recorded with " + name + ", which is kept for the run");
-  for (const Recording& each : recordings_of(running_.config)) {
-    if (each.name != name) continue;
-    args_.config = with_recording(args_.config, each.config);
-    running_.config = with_recording(running_.config, each.config);
-    break;
-  }
+  args_.config = with_named(args_.config, name);
+  running_.config = with_named(running_.config, name);
   task_ = make_task(running_);
 }
 

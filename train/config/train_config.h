@@ -88,6 +88,12 @@ struct TrainSection : Section {
       "backward pass of the other, with the same results; one behind the other where they do "
       "not fit memory.budget together",
       {.effect = Effect::none});
+  Option<int64_t> batch_parts =
+      option("batch_parts", 1,
+             "run the nodes of the largest feature maps on so many parts of the batch, one after "
+             "the other (as many as divide it): fewer bytes, and sums in another order. What looks "
+             "at the batch as a whole (batch norm) is not split",
+             {.min = 1, .max = 65536, .recordings = {"1", "4", "16"}});
   Option<OptimizerSpec::Kind> optimizer =
       option("optimizer", OptimizerSpec::Kind::adam, "the update rule");
   Option<double> lr = option("lr", 3e-4, "learning rate", {.min = 0, .max = 1000});

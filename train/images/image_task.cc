@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "memory/passes/batch_parts.h"
 #include "train/images/image_models.h"
 
 namespace pal {
@@ -34,6 +35,7 @@ ImageTask::ImageTask(const Config& config, const fs::path& model_dir)
 ImageTask::ImageTask(const Config& config, std::shared_ptr<ImageData> data)
     : BatchedTask({{"batch"}, "[images]", "the training images"}, config, std::move(data)),
       batch_(*config.train.batch_size),
+      batch_parts_(*config.train.batch_parts),
       model_(image_model(config, data_->class_count())),
       loss_{.label_smoothing = static_cast<float>(*config.train.label_smoothing),
             .mixup = *config.images().mixup > 0},
@@ -107,7 +109,7 @@ Executable& ImageTask::inference(ProgramSet& programs, int64_t batch) const {
   Val x = b.input(image_input::kImages, {model_.input(batch, size, size)});
   std::vector<MovedStatistic> none;
   b.output("logits", model_.logits(b, x, {}, false, none));
-  return programs.add(name, b.take());
+  return programs.add(name, in_batch_parts(b.take(), batch_parts_));
 }
 
 std::vector<double> mean_probabilities(std::span<const ImageMember> members,

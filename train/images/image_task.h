@@ -55,7 +55,7 @@ class ImageTask : public BatchedTask<ImageBatch, ImageData> {
   void start_batches() override;
   BatchInfo take(ImageBatch& batch) override;
 
-  int64_t batch_;
+  int64_t batch_, batch_parts_;
   ImageModel model_;
   ImageLossOptions loss_;
   int workers_;

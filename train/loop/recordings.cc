@@ -28,6 +28,51 @@ std::vector<std::pair<std::string, std::vector<std::string>>> choices_of(const C
   return out;
 }
 
+void choose(AnyOption& option, const std::string& value) {
+  if (yaml_text(option.value()) == value) return;
+  if (std::holds_alternative<bool>(option.value())) {
+    option.set(value == "true");
+  } else {
+    option.set(int64_t(std::stoll(value)));
+  }
+  option.origin = "memory.allow";
+}
+
+// Named by the options in which they differ.
+void name_apart(const Config& config, std::vector<std::pair<Recording, Program>>& recorded) {
+  const auto value_in = [](Recording& recording, const std::string& key) {
+    return yaml_text(recording.config.find(key)->value());
+  };
+  for (auto& each : recorded) each.first.name.clear();
+  for (const auto& [key, values] : choices_of(config)) {
+    const std::string first = value_in(recorded[0].first, key);
+    if (std::all_of(recorded.begin(), recorded.end(),
+                    [&, &key = key](auto& each) { return value_in(each.first, key) == first; })) {
+      continue;
+    }
+    for (auto& [recording, program] : recorded) {
+      recording.name += std::string(recording.name.empty() ? "" : ", ") + key + ": ";
+      recording.name += value_in(recording, key);
+    }
+  }
+}
+
+// The steps of a bucket as they are recorded, without those that another is already: an option may
+// change nothing of a model.
+std::vector<std::pair<Recording, Program>> record_each(const Task& task, const Config& config,
+                                                       std::pair<int64_t, int64_t> bucket) {
+  std::vector<std::pair<Recording, Program>> out;
+  for (Recording& recording : recordings_of(config)) {
+    const Config& own = recording.config;
+    Program step = record_plan_step(*task.variant(own), own, bucket);
+    const auto is_same = [&](const auto& each) { return same_step(each.second, step); };
+    if (std::any_of(out.begin(), out.end(), is_same)) continue;
+    out.emplace_back(std::move(recording), std::move(step));
+  }
+  name_apart(config, out);
+  return out;
+}
+
 }  // namespace
 
 std::vector<Recording> recordings_of(const Config& config) {
@@ -39,15 +84,7 @@ std::vector<Recording> recordings_of(const Config& config) {
       for (const std::string& value : values) {
         Recording next{each.name + (each.name.empty() ? "" : ", ") + key + ": " + value,
                        each.config};
-        AnyOption& option = *next.config.find(key);
-        if (yaml_text(option.value()) != value) {
-          if (std::holds_alternative<bool>(option.value())) {
-            option.set(value == "true");
-          } else {
-            option.set(int64_t(std::stoll(value)));
-          }
-          option.origin = "memory.allow";
-        }
+        choose(*next.config.find(key), value);
         try {
           check_config(next.config);
         } catch (const UsageError&) {
@@ -71,6 +108,16 @@ Config with_recording(Config config, const Config& pinned) {
   return config;
 }
 
+Config with_named(Config config, const std::string& name) {
+  for (const auto& [key, values] : choices_of(config)) {
+    for (const std::string& value : values) {
+      if ((", " + name + ",").find(", " + key + ": " + value + ",") == std::string::npos) continue;
+      choose(*config.find(key), value);
+    }
+  }
+  return config;
+}
+
 const std::pair<Recording, Program>& FrontOfAll::of(const FrontPoint& point) const {
   for (const auto& each : programs) {
     if (each.first.name == point.recording) return each;
@@ -81,9 +128,7 @@ const std::pair<Recording, Program>& FrontOfAll::of(const FrontPoint& point) con
 FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
                         const AutoPlanner& planner, KernelCache& kernels) {
   FrontOfAll out;
-  for (Recording& recording : recordings_of(config)) {
-    const Config& own = recording.config;
-    Program program = record_plan_step(*task.variant(own), own, bucket);
+  for (auto& [recording, program] : record_each(task, config, bucket)) {
     const auto made = planner.front(program, kernels, StateLayout(program));
     if (out.programs.empty()) {
       out.made.front.floor = made->front.floor, out.made.front.plain_ms = made->front.plain_ms;
@@ -133,10 +178,8 @@ std::string allow_advice(const Task& task, const Config& config, std::pair<int64
   if (allows(config.memory, "reordered")) return out;
   Config allowed = config;
   allowed.memory.allow = std::vector<std::string>{"reordered"};
-  for (const Recording& recording : recordings_of(allowed)) {
+  for (const auto& [recording, step] : record_each(task, allowed, bucket)) {
     if (recording.name.empty()) continue;
-    const Program step =
-        record_plan_step(*task.variant(recording.config), recording.config, bucket);
     int64_t needs = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i < 2; ++i) {
       CompileOptions way = ways[i];
@@ -154,9 +197,7 @@ ChosenRecording choose_recording(const Task& task, const Config& config,
                                  std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
                                  KernelCache& kernels, const FrontLimits& limits) {
   std::optional<ChosenRecording> best;
-  for (Recording& recording : recordings_of(config)) {
-    const Config& own = recording.config;
-    const Program program = record_plan_step(*task.variant(own), own, bucket);
+  for (auto& [recording, program] : record_each(task, config, bucket)) {
     AutoPlan plan = planner.plan(program, kernels, StateLayout(program), limits);
     const bool fits = plan.over.empty();
     const auto better = [&](const AutoPlan& than) {

@@ -16,8 +16,11 @@ struct Recording {
   Config config;
 };
 
-// Those that memory.allow admits, the configured one first.
+// Those that memory.allow admits, the configured one first. Each is named by all options that have
+// recordings; of those that differ for a model, below, by the options in which they do.
 std::vector<Recording> recordings_of(const Config& config);
+// The configuration with what the name says, of a recording of this configuration.
+Config with_named(Config config, const std::string& name);
 // The same options with the recording of `pinned`, a run's own configuration.
 Config with_recording(Config config, const Config& pinned);
 

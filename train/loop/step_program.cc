@@ -7,6 +7,7 @@
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/passes/batch_parts.h"
 #include "memory/passes/divide_weights.h"
 #include "memory/passes/over_ranks.h"
 #include "ops/elementwise/add.h"
@@ -263,7 +264,7 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
   for (auto& [name, value] : recorded.outputs) b.output(name, value);
   StepRecorder(b, config, kind, Update(config, ranks, per_node), scalars, std::move(recorded))
       .record();
-  return b.take();
+  return in_batch_parts(b.take(), *config.batch_parts);
 }
 
 std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind) {

@@ -39,7 +39,7 @@ struct Net {
   int64_t rows = 32;
 };
 
-Program step_of(const Net& net) {
+Program step_of_net(const Net& net) {
   Builder b;
   if (net.bf16) b.read_weights_as(DType::bf16, cast);
   const Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
@@ -120,14 +120,14 @@ std::vector<CompileOptions> all_options() {
 
 TEST(DividedWeights, AreGatheredForEachLayerAndEachPass) {
   const int64_t weight = 16 * 16 * 4, bias = 32 * 16 * 4;
-  const Program p = step_of({.layers = 3, .together = weight + bias});
+  const Program p = step_of_net({.layers = 3, .together = weight + bias});
   verify(p);
   // A bias is read by no backward pass, so a second gather has two layers' weights within the
   // bytes.
   EXPECT_EQ(gathered(p), (std::vector<std::string>{"layer0/w layer0/bias ", "layer1/w layer1/bias ",
                                                    "layer2/w layer2/bias ", "layer2/w layer1/w "}));
   EXPECT_TRUE(has_divided_weights(p));
-  EXPECT_FALSE(has_divided_weights(step_of({.layers = 3})));
+  EXPECT_FALSE(has_divided_weights(step_of_net({.layers = 3})));
   const Readers readers(p);
   for (const NodeId n : gathers_in(p)) {
     NodeId first = p.node_count();
@@ -143,7 +143,7 @@ TEST(DividedWeights, AreGatheredForEachLayerAndEachPass) {
 
 TEST(DividedWeights, AtMostTwoGroupsAreAlive) {
   const int64_t weight = 16 * 16 * 4, bias = 32 * 16 * 4;
-  const Program p = step_of({.layers = 9, .together = weight + bias});
+  const Program p = step_of_net({.layers = 9, .together = weight + bias});
   const Readers readers(p);
   std::vector<int> alive(size_t(p.node_count()), 0);
   for (const NodeId n : gathers_in(p)) {
@@ -157,7 +157,7 @@ TEST(DividedWeights, AtMostTwoGroupsAreAlive) {
 // The table is gathered for each end, not held from one to the other; its last product's gradient
 // reads the second.
 TEST(DividedWeights, ThatAreTiedAreGatheredForEachEnd) {
-  const Program p = step_of({.layers = 8, .together = 1, .tied = true});
+  const Program p = step_of_net({.layers = 8, .together = 1, .tied = true});
   verify(p);
   std::vector<NodeId> of_table;
   const std::vector<std::string> names = gathered(p);
@@ -178,13 +178,13 @@ TEST(DividedWeights, ThatAreTiedAreGatheredForEachEnd) {
 TEST(DividedWeights, KeepBitsAndOrderUnderAllPasses) {
   for (const Net& net : {Net{.layers = 2}, Net{.layers = 7}, Net{.layers = 5, .tied = true},
                          Net{.layers = 5, .tied = true, .bf16 = true}}) {
-    const Program whole = step_of(net);
+    const Program whole = step_of_net(net);
     KernelCache of_whole(cpu_device(1));
     const Bits wanted = bits_of(compile(whole, of_whole, StateLayout(whole), {}));
     for (const int64_t together : {int64_t(1), int64_t(4000), int64_t(1) << 20}) {
       Net divided = net;
       divided.together = together;
-      const Program p = step_of(divided);
+      const Program p = step_of_net(divided);
       const std::vector<std::string> order = gathered(p);
       for (const CompileOptions& options : all_options()) {
         SCOPED_TRACE(std::to_string(net.layers) + " layers, " + std::to_string(together) + ", " +
@@ -208,8 +208,8 @@ TEST(DividedWeights, ClonesReadTheSecondGather) {
   int clones = 0, again = 0;
   for (const Recompute recompute : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const int64_t together : {int64_t(1), int64_t(4000)}) {
-      const Program p =
-          step_of({.layers = 9, .together = together, .tied = true, .biases = false, .rows = 256});
+      const Program p = step_of_net(
+          {.layers = 9, .together = together, .tied = true, .biases = false, .rows = 256});
       KernelCache cache(cpu_device(1));
       CompileOptions options;
       options.recompute = recompute, options.recompute_options.heavy = 1e9;
@@ -229,7 +229,7 @@ TEST(DividedWeights, ClonesReadTheSecondGather) {
 
 TEST(DividedWeights, OfCopiesIn16BitsTheCopiesAreGathered) {
   for (const bool bf16 : {false, true}) {
-    const Program p = step_of({.layers = 2, .together = 1, .bf16 = bf16});
+    const Program p = step_of_net({.layers = 2, .together = 1, .bf16 = bf16});
     EXPECT_FALSE(gathers_in(p).empty());
     EXPECT_TRUE(has_divided_weights(p));
     const ByValue<ValueId> second = second_gathers(p);
@@ -243,7 +243,7 @@ TEST(DividedWeights, OfCopiesIn16BitsTheCopiesAreGathered) {
 }
 
 TEST(DividedWeights, RefuseWeightsThatAreWritten) {
-  const Program p = step_of({.layers = 2});
+  const Program p = step_of_net({.layers = 2});
   EXPECT_THROW(divide_weights(p, 2, 1), ProgramError);
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "core/verify.h"
+#include "memory/passes/batch_parts.h"
 #include "memory/passes/parts.h"
 #include "ops/kernels/tiles.h"
 
@@ -146,6 +147,67 @@ Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites) {
   compare(c, evaluate(c, {.threads = 2}, problems),
           evaluate(parts, c.out, {.threads = 2}, problems), "in parts", problems);
   return problems;
+}
+
+namespace {
+
+// The case in so many parts of its rows; false where that is not possible.
+bool by_rows(const Case& c, int64_t parts, Case& out) {
+  out = c;
+  for (const ValueId v : c.out) {
+    if (v != kNone) out.program.outputs.push_back({"y" + std::to_string(v), v});
+  }
+  BatchParts done;
+  out.program = in_batch_parts(out.program, parts, &done);
+  return done.nodes == 1;
+}
+
+// Whether two results are the same but for rounding, beside the largest of them.
+bool are_close(const TensorSpec& spec, const Bytes& a, const Bytes& b) {
+  const std::vector<float> x = decode(spec, a), y = decode(spec, b);
+  double most = 0, apart = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    most = std::max(most, double(std::abs(x[i])));
+    apart = std::max(apart, double(std::abs(x[i] - y[i])));
+  }
+  return apart <= most * (spec.dtype == DType::f32 ? 2e-6 : 0x1p-7);
+}
+
+}  // namespace
+
+Problems check_rows(const Case& c) {
+  Problems problems;
+  for (const int64_t parts : {2, 3, 65536}) {
+    Case split;
+    if (!c.op->rows || !by_rows(c, parts, split)) continue;
+    verify(split.program);
+    const auto whole = evaluate(c, {.threads = 2}, problems);
+    const auto got = evaluate(split, c.out, {.threads = 2}, problems);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (whole[i].empty()) continue;
+      const TensorSpec& spec = c.program.value(c.out[i]).spec;
+      const bool exact = c.op->rows(c.example.attrs).sum < 0;
+      if (exact ? first_difference(spec, whole[i], got[i]).empty()
+                : are_close(spec, whole[i], got[i])) {
+        continue;
+      }
+      problems.push_back("output " + std::to_string(i) + " differs by rows, in " +
+                         std::to_string(parts) +
+                         " parts: " + first_difference(spec, whole[i], got[i]));
+    }
+  }
+  return problems;
+}
+
+Problems check_rows_exercised(const std::vector<Case>& cases) {
+  const bool takes_rows = std::any_of(cases.begin(), cases.end(), [](const Case& c) {
+    return c.op->rows && c.op->rows(c.example.attrs).operands != 0;
+  });
+  const bool is_split = std::any_of(cases.begin(), cases.end(), [](const Case& c) {
+    Case split;
+    return by_rows(c, 65536, split);
+  });
+  return takes_rows == is_split ? Problems{} : Problems{"no example is run by rows"};
 }
 
 Problems check_writes(const Case& c) {

@@ -62,6 +62,10 @@ TEST_P(Generic, IsPure) {
 TEST_P(Generic, HasPartsThatGiveItsBits) {
   each([](const Case& c) { return check_parts(c); });
 }
+TEST_P(Generic, GivesTheSameRowsByParts) {
+  each(check_rows);
+  expect_none(check_rows_exercised(cases()), "rows");
+}
 TEST_P(Generic, RoundsWhatItStoresIn16Bits) { each(check_rounding); }
 TEST_P(Generic, GroupsAreEachAsIfAlone) {
   if (!takes_groups(*GetParam())) return;

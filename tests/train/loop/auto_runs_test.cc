@@ -225,6 +225,39 @@ TEST_F(AutoRuns, ARecordingIsPinned) {
   EXPECT_TRUE(result("run").bits == result("same").bits);
 }
 
+// Networks whose first layers have the largest maps: these run in parts of the batch.
+TEST_F(AutoRuns, PartsOfTheBatchArePinned) {
+  const std::string config =
+      "--config zoo_small --set model.network=vgg16 --set model.width=0.125 "
+      "--set data.image_size=32 --set train.batch_size=16 --set train.warmup_steps=0 "
+      "--set train.valid_every=2 ";
+  const int64_t budget = this->least(config) * 7 / 10;
+  const std::string within = config + " --set memory.budget=" + std::to_string(budget);
+  const RunResult refused = train("refused", within + " --steps 3");
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_NE(refused.err.find("[reordered] would fit (train.batch_parts: "), std::string::npos)
+      << refused.err;
+  const RunResult r = train("run", within + " --steps 3 --set memory.allow=[reordered]");
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.err.find("auto: recorded with train.batch_parts: "), std::string::npos) << r.err;
+  EXPECT_LE(result("run").peak, budget);
+  const std::string kept = read_file(dir_ / "run/config.yaml");
+  const size_t at = kept.find("  batch_parts: ");
+  ASSERT_NE(at, std::string::npos) << kept;
+  const std::string parts = kept.substr(at + 15, kept.find('\n', at) - at - 15);
+  EXPECT_TRUE(parts == "4" || parts == "16") << parts;
+  ASSERT_EQ(train("same", config + " --steps 6 --set train.batch_parts=" + parts).status, 0);
+  const RunResult resumed = run("train --resume --out run --steps 6");
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(result("run").bits == result("same").bits);
+  // It is no other training but for the last bits: the same images in the same order.
+  ASSERT_EQ(train("whole", config + " --steps 6").status, 0);
+  const auto last_loss = [&](const std::string& out) {
+    return nlohmann::json::parse(steps(dir_ / out).back())["loss"].get<double>();
+  };
+  EXPECT_NEAR(last_loss("whole"), last_loss("same"), 1e-3);
+}
+
 // Which values are rounded follows from the plan, and so from the budget.
 TEST_F(AutoRuns, WhereRoundingIsAllowedTheBudgetStays) {
   const std::string config = "--config resnet_small --set train.batch_size=8 ";

@@ -1,0 +1,347 @@
+// Which nodes are split, then one walk that collects runs of them and writes each out in parts.
+#include "memory/passes/batch_parts.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/op.h"
+#include "core/rewriter.h"
+#include "ops/tensors/views.h"
+
+namespace pal {
+namespace {
+
+TensorSpec with_rows(TensorSpec spec, int64_t rows) {
+  spec.shape = spec.shape.without(0).with_front(rows);
+  return spec;
+}
+
+// A number of whole parts: the largest divisor of the rows that is no more than what is asked for.
+int64_t parts_of_rows(int64_t rows, int64_t wanted) {
+  int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(rows, 1));
+  while (rows % parts != 0) --parts;
+  return parts;
+}
+
+// The nodes that are run in parts, of one batch.
+class SplitNodes {
+ public:
+  SplitNodes(const Program& program, int64_t wanted)
+      : p_(program), is_state_(program.values.size(), 0), rows_(program.nodes.size()) {
+    for (const StateSlot& slot : program.state) {
+      for (const ValueId v : {slot.start, slot.end}) {
+        if (v != kNone) is_state_[v] = 1;
+      }
+    }
+    ByNode<int64_t> touched(program.nodes.size(), 0), examples(program.nodes.size(), 0);
+    NodeId largest = kNone;
+    for (const NodeId n : program.nodes.ids()) {
+      touched[n] = touched_by(n);
+      examples[n] = examples_of(n);
+      if (examples[n] > 1 && (largest == kNone || touched[n] > touched[largest])) largest = n;
+    }
+    if (largest == kNone) return;
+    done_.examples = examples[largest];
+    done_.parts = parts_of_rows(done_.examples, wanted);
+    for (const NodeId n : program.nodes.ids()) {
+      if (!can_split(n, examples[n])) done_.most_else = std::max(done_.most_else, touched[n]);
+    }
+    done_.most = touched[largest];
+    const int64_t most = std::max(done_.most_else, done_.most / done_.parts);
+    for (const NodeId n : program.nodes.ids()) {
+      if ((touched[n] <= most && !sums_parts(n)) || !can_split(n, examples[n])) continue;
+      rows_[n] = p_.node(n).op->rows(p_.node(n).attrs);
+      ++done_.nodes;
+    }
+    if (done_.nodes == 0) done_.parts = 1;
+  }
+
+  // What the node does with rows, where it is split; else null.
+  const Rows* operator[](NodeId n) const { return rows_[n] ? &*rows_[n] : nullptr; }
+  BatchParts& done() { return done_; }
+
+ private:
+  // Bytes of what the node reads and writes, beside state. A view touches nothing.
+  int64_t touched_by(NodeId n) const {
+    const Node& node = p_.node(n);
+    if (!windows_of(p_, node).empty()) return 0;
+    std::vector<ValueId> values;
+    for (const auto* list : {&node.in, &node.out}) {
+      for (const ValueId v : present(*list)) {
+        if (!is_state_[v] && p_.value(v).space == Space::device) values.push_back(v);
+      }
+    }
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    int64_t bytes = 0;
+    for (const ValueId v : values) bytes += p_.value(v).spec.bytes();
+    return bytes;
+  }
+
+  // Whether it sums what is made in parts, which would have to be put together for it.
+  bool sums_parts(NodeId n) const {
+    const Node& node = p_.node(n);
+    if (!node.op->rows || node.op->rows(node.attrs).sum < 0) return false;
+    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+      const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
+      return producer != kNone && rows_[producer] && rows_[producer]->sum < 0;
+    });
+  }
+
+  // The rows that the node could be cut by; 0: it looks at them as a whole.
+  int64_t examples_of(NodeId n) const {
+    const Node& node = p_.node(n);
+    if (!node.op->rows || node.op->collective || node.op->writes_state) return 0;
+    const Rows rows = node.op->rows(node.attrs);
+    if (rows.operands == 0 || node.out.empty()) return 0;
+    int64_t count = 0;
+    const auto agrees = [&](ValueId v, int axes) {
+      const TensorSpec& spec = p_.value(v).spec;
+      if (spec.layout || spec.shape.rank() < axes || is_state_[v]) return false;
+      if (count == 0) count = spec.shape[0];
+      return spec.shape[0] == count && spec.numel() / count * bits(spec.dtype) % 8 == 0;
+    };
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      if (node.in[i] != kNone && rows.reads(i) && !agrees(node.in[i], i == 0 ? 2 : 1)) return 0;
+    }
+    if (rows.sum >= 0) return node.out.size() == 1 ? count : 0;
+    for (const ValueId v : present(node.out)) {
+      if (!agrees(v, 1)) return 0;
+    }
+    return count;
+  }
+
+  // Whether the batch's parts fit the operator: it takes a part of its operands, and gives that of
+  // its results.
+  bool can_split(NodeId n, int64_t examples) const {
+    if (examples != done_.examples || done_.parts < 2) return false;
+    const Node& node = p_.node(n);
+    const Rows rows = node.op->rows(node.attrs);
+    Specs in = specs_of(p_, node.in), out = specs_of(p_, node.out);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (rows.reads(i) && node.in[i] != kNone) in[i] = with_rows(in[i], examples / done_.parts);
+    }
+    try {
+      const Specs made = infer_specs(*node.op, in, node.attrs);
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (node.out[i] == kNone) continue;
+        if (rows.sum < 0) out[i] = with_rows(out[i], examples / done_.parts);
+        if (i >= made.size() || made[i] != out[i]) return false;
+      }
+    } catch (const ProgramError&) {
+      return false;  // its attributes say how many rows there are
+    }
+    return true;
+  }
+
+  const Program& p_;
+  ByValue<char> is_state_;
+  ByNode<std::optional<Rows>> rows_;
+  BatchParts done_;
+};
+
+class PartsWriter {
+ public:
+  PartsWriter(const Program& program, SplitNodes& split)
+      : p_(program),
+        split_(split),
+        count_(split.done().parts),
+        out_(program),
+        parts_(program.values.size()),
+        is_read_whole_(program.values.size(), 0),
+        from_run_(program.values.size(), 0),
+        from_later_(program.values.size(), 0) {
+    for (const NodeId n : program.nodes.ids()) {
+      const Node& node = program.node(n);
+      if (!node.waits.empty()) throw ProgramError("[batch_parts] takes a step of one queue");
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (node.in[i] != kNone && !reads_rows(n, i)) is_read_whole_[node.in[i]] = 1;
+      }
+    }
+    for (const NamedValue& output : program.outputs) is_read_whole_[output.value] = 1;
+    for (const StateSlot& slot : program.state) {
+      if (slot.end != kNone) is_read_whole_[slot.end] = 1;
+    }
+  }
+
+  Program write() {
+    for (const NodeId n : p_.nodes.ids()) {
+      if (split_[n]) {
+        if (!can_join(n)) close();
+        run_.push_back(n);
+        for (const ValueId v : present(p_.node(n).out)) from_run_[v] = 1;
+      } else if (run_.empty()) {
+        out_.keep(n);
+      } else if (is_behind(n)) {
+        later_.push_back(n);
+        for (const ValueId v : present(p_.node(n).out)) from_later_[v] = 1;
+      } else {
+        out_.keep(n);  // it needs nothing of the run: before it
+      }
+    }
+    close();
+    return out_.finish();
+  }
+
+ private:
+  bool reads_rows(NodeId n, size_t operand) const {
+    return split_[n] && split_[n]->reads(operand) && int(operand) != split_[n]->sum;
+  }
+
+  // Whether the node's parts can follow those of the run so far: it reads these by rows, and
+  // nothing that has to come behind the run.
+  bool can_join(NodeId n) const {
+    const Node& node = p_.node(n);
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const ValueId v = node.in[i];
+      if (v == kNone) continue;
+      if (from_later_[v] || (from_run_[v] && (!reads_rows(n, i) || parts_of(v) == nullptr))) {
+        return false;
+      }
+    }
+    return true;
+  }
+  // The parts that a node of the run makes of a value, which need not be written yet; null: it is a
+  // sum.
+  const Node* parts_of(ValueId v) const {
+    const NodeId producer = p_.value(v).producer;
+    if (producer == kNone || !split_[producer] || split_[producer]->sum >= 0) return nullptr;
+    return &p_.node(producer);
+  }
+
+  // Whether a node that is not split has to wait for the end of the run: for what that makes, or
+  // because its place among others counts.
+  bool is_behind(NodeId n) const {
+    const Node& node = p_.node(n);
+    if (node.op->writes_state || node.op->collective) return true;
+    const std::vector<ValueId>& in = node.in;
+    return std::any_of(in.begin(), in.end(),
+                       [&](ValueId v) { return v != kNone && (from_run_[v] || from_later_[v]); });
+  }
+
+  // Writes the run in parts, what others read of it as a whole, and what waited for it.
+  void close() {
+    if (run_.empty()) return;
+    ++split_.done().runs;
+    for (int64_t part = 0; part < count_; ++part) {
+      for (const NodeId n : run_) write_part(n, part);
+    }
+    for (const NodeId n : run_) {
+      if (split_[n]->sum < 0) {
+        for (const ValueId v : present(p_.node(n).out)) put_together(n, v);
+      }
+      for (const ValueId v : present(p_.node(n).out)) from_run_[v] = 0;
+    }
+    for (const NodeId n : later_) {
+      out_.keep(n);
+      for (const ValueId v : present(p_.node(n).out)) from_later_[v] = 0;
+    }
+    run_.clear(), later_.clear();
+  }
+
+  void write_part(NodeId n, int64_t part) {
+    const Rows& rows = *split_[n];
+    const Node& node = p_.node(n);
+    Node copy = node;
+    if (copy.step == kNone) copy.step = int32_t(part);
+    for (size_t i = 0; i < copy.in.size(); ++i) {
+      if (copy.in[i] != kNone && reads_rows(n, i)) copy.in[i] = part_of(node, copy.in[i], part);
+    }
+    if (rows.sum >= 0) {
+      add_onto_last(copy, size_t(rows.sum), part);
+    } else {
+      for (ValueId& v : copy.out) {
+        if (v != kNone) v = new_part(v, part);
+      }
+    }
+    out_.replace(n, std::move(copy));
+  }
+
+  // A part of a sum goes on from the part before it; the last is the sum.
+  void add_onto_last(Node& copy, size_t operand, int64_t part) {
+    const ValueId sum = copy.out[0];
+    if (sum == kNone) return;
+    if (part > 0) {
+      copy.in.resize(std::max(copy.in.size(), operand + 1), kNone);
+      copy.in[operand] = parts_[sum].back();
+    }
+    if (part + 1 == count_) return;
+    Value value = p_.value(sum);
+    value.producer = kNone, value.step = copy.step;
+    copy.out[0] = out_.add(std::move(value));
+    parts_[sum].push_back(copy.out[0]);
+  }
+
+  ValueId new_part(ValueId v, int64_t part) {
+    Value value = p_.value(v);
+    value.spec = with_rows(value.spec, value.spec.shape[0] / count_);
+    value.producer = kNone;
+    if (value.step == kNone) value.step = int32_t(part);
+    parts_[v].push_back(out_.add(std::move(value)));
+    return parts_[v].back();
+  }
+
+  // Of a value in parts its part; else a slice, which is written right before its first reader.
+  ValueId part_of(const Node& reader, ValueId v, int64_t part) {
+    std::vector<ValueId>& parts = parts_[v];
+    if (size_t(part) < parts.size()) return parts[size_t(part)];
+    const int64_t rows = p_.value(v).spec.shape[0] / count_;
+    const ValueId slice = new_part(v, part);
+    out_.insert({.op = &slice_op,
+                 .attrs = SliceAttrs{part * rows, (part + 1) * rows},
+                 .in = {v},
+                 .out = {slice},
+                 .phase = reader.phase,
+                 .scope = reader.scope,
+                 .step = int32_t(part)});
+    return slice;
+  }
+
+  void put_together(NodeId n, ValueId v) {
+    if (!is_read_whole_[v]) return;
+    const Node& node = p_.node(n);
+    Value stacked = p_.value(v);
+    stacked.spec = with_rows(stacked.spec, stacked.spec.shape[0] / count_);
+    stacked.spec.shape = stacked.spec.shape.with_front(count_);
+    stacked.producer = kNone;
+    const ValueId stack = out_.add(std::move(stacked));
+    Node gather{.op = &stack_op,
+                .in = parts_[v],
+                .out = {stack},
+                .phase = node.phase,
+                .scope = node.scope,
+                .step = node.step};
+    Node flat = gather;
+    flat.op = &reshape_op, flat.attrs = ReshapeAttrs{p_.value(v).spec.shape};
+    flat.in = {stack}, flat.out = {v};
+    out_.insert(std::move(gather));
+    out_.insert(std::move(flat));
+  }
+
+  const Program& p_;
+  SplitNodes& split_;
+  const int64_t count_;
+  Rewriter out_;
+  ByValue<std::vector<ValueId>> parts_;  // of values by rows; of a sum, those before the last
+  ByValue<char> is_read_whole_;          // by others than split nodes, which read rows
+  ByValue<char> from_run_, from_later_;  // made by a node of the run, or of what waits for its end
+  std::vector<NodeId> run_, later_;
+};
+
+}  // namespace
+
+Program in_batch_parts(const Program& program, int64_t parts, BatchParts* done) {
+  BatchParts own;
+  BatchParts& what = done ? *done : own;
+  what = {};
+  if (parts < 2) return program;
+  SplitNodes split(program, parts);
+  Program out = split.done().nodes ? PartsWriter(program, split).write() : program;
+  what = split.done();
+  return out;
+}
+
+}  // namespace pal

@@ -1,0 +1,285 @@
+// Parts of the batch: the same step but for the order of sums, in fewer bytes; what cannot be split
+// stays, and what lies in a run's way moves only where it may.
+#include "memory/passes/batch_parts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autograd/differentiate.h"
+#include "autograd/optimizer.h"
+#include "core/print.h"
+#include "core/scalars.h"
+#include "core/verify.h"
+#include "memory/compile.h"
+#include "memory/front/pool.h"
+#include "memory/storages/storages.h"
+#include "ops/convolution/avg_pool.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/global_avg_pool.h"
+#include "ops/convolution/max_pool.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/lrn.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/views.h"
+#include "tests/memory/bits.h"
+#include "tests/memory/compiled_bits.h"
+#include "tests/support/random_network.h"
+#include "tests/support/random_program.h"
+
+namespace pal::test {
+namespace {
+
+// A classifier whose first layers have the largest maps, with weights that are updated.
+class Classifier {
+ public:
+  explicit Classifier(int64_t batch)
+      : scalars_(b_.input("scalars", scalars_spec())),
+        x_(b_.input("x", {{batch, 16, 16, 3}})),
+        labels_(b_.input("labels", {{batch}, DType::i32})) {}
+
+  Val x() const { return x_; }
+  Val conv(Val x, int64_t to, int64_t stride = 1) {
+    return conv2d(x, weight({to, 3, 3, x.shape()[3]}), conv2d_attrs(stride, 1), weight({to}));
+  }
+  Val norm(Val x) {
+    return batch_norm(x, weight({x.shape().back()}), weight({x.shape().back()})).y;
+  }
+  Val weight(const Shape& shape) {
+    w_.push_back(b_.state("w" + std::to_string(w_.size()), {shape}, Role::weight));
+    return w_.back();
+  }
+  Program take(Val y) {
+    const Val rows = global_avg_pool(y);
+    const Val logits = matmul(rows, weight({5, rows.shape()[1]}), false, true);
+    const Val loss = cross_entropy(logits, labels_, scalars_).loss;
+    b_.output("loss", loss);
+    const std::vector<Val> d = differentiate(b_, loss, w_);
+    for (size_t i = 0; i < d.size(); ++i) {
+      if (d[i]) b_.output("d" + std::to_string(i), d[i]);  // of what the loss depends on
+    }
+    return b_.take();
+  }
+
+ private:
+  Builder b_;
+  Val scalars_, x_, labels_;
+  std::vector<Val> w_;
+};
+
+Program plain_network(int64_t batch = 8) {
+  Classifier net(batch);
+  Val y = max_pool(relu(net.conv(relu(net.conv(net.x(), 16)), 16)), max_pool_attrs(2, 2)).y;
+  y = max_pool(relu(net.conv(relu(net.conv(y, 8)), 8)), max_pool_attrs(2, 2)).y;
+  return net.take(relu(net.conv(y, 8)));
+}
+
+// Of layers at random, some of which look at the batch as a whole.
+Program random_classifier(uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  const auto any = [&](int n) { return int(rng() % uint64_t(n)); };
+  const int64_t batches[] = {1, 2, 3, 4, 6, 7, 8, 12};
+  Classifier net(batches[any(8)]);
+  std::vector<Val> maps{relu(net.conv(net.x(), 8))};
+  for (int layers = 3 + any(8); layers > 0; --layers) {
+    const Val x = maps[size_t(any(2) ? int(maps.size()) - 1 : any(int(maps.size())))];
+    const bool small = x.shape()[1] < 4;
+    const int kind = any(10);
+    Val y = x;
+    if (kind < 3) y = relu(net.conv(x, 4 + any(12), small ? 1 : 1 + any(2)));
+    if (kind == 3) y = clip(net.conv(x, 4 + any(8)), 0, 1);
+    if (kind == 4 && !small) y = max_pool(x, max_pool_attrs(2, 2)).y;
+    if (kind == 5 && !small) y = avg_pool(x, avg_pool_attrs(2, 2));
+    if (kind == 6) y = lrn(x, {.size = 3, .alpha = 0.5f, .beta = 0.75f, .k = 1});
+    if (kind == 7) y = relu(net.norm(x));
+    if (kind == 8) y = concatenate({x, tanh(x)});
+    if (kind == 9) y = add(x, sigmoid(x));
+    maps.push_back(y);
+  }
+  return net.take(maps.back());
+}
+
+// The largest difference of an output beside its largest number.
+double largest_difference(const Program& program, const Bits& a, const Bits& b) {
+  double most = 0;
+  for (const NamedValue& output : program.outputs) {
+    const TensorSpec& spec = program.value(output.value).spec;
+    const std::vector<float> x = decode(spec, a.at(output.name)),
+                             y = decode(spec, b.at(output.name));
+    double largest = 1e-6, difference = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      largest = std::max(largest, double(std::abs(x[i])));
+      difference = std::max(difference, double(std::abs(x[i] - y[i])));
+    }
+    most = std::max(most, difference / largest);
+  }
+  return most;
+}
+
+// Of the smallest plan that a front has.
+int64_t least_of(const Program& p) {
+  KernelCache cache(cpu_device(1));
+  return make_front(p, cache, StateLayout(p), {}).points.front().bytes;
+}
+
+TEST(BatchParts, TheFirstLayersTakeAPartOfTheBytes) {
+  const Program whole = plain_network();
+  const Bits expected = bits_of(whole);
+  const int64_t before = least_of(whole);
+  for (const int64_t parts : {2, 4, 8}) {
+    BatchParts done;
+    const Program split = in_batch_parts(whole, parts, &done);
+    verify(split);
+    EXPECT_EQ(done.parts, parts);
+    EXPECT_EQ(done.examples, 8);
+    EXPECT_EQ(done.runs, 2) << "forwards and backwards";
+    EXPECT_LT(largest_difference(whole, expected, bits_of(split)), 1e-5) << parts;
+    if (parts == 8) {
+      EXPECT_LT(least_of(split), before * 6 / 10);
+    }
+  }
+}
+
+TEST(BatchParts, WhatOneExampleGivesHasItsBits) {
+  const Program whole = plain_network();
+  const Bits a = bits_of(whole), b = bits_of(in_batch_parts(whole, 4));
+  EXPECT_EQ(a.at("loss"), b.at("loss"));
+}
+
+TEST(BatchParts, AsManyAsDivideTheBatch) {
+  const auto parts_of = [](int64_t batch, int64_t wanted) {
+    BatchParts done;
+    const Program whole = plain_network(batch);
+    const Program split = in_batch_parts(whole, wanted, &done);
+    EXPECT_EQ(same_step(whole, split), done.parts == 1) << batch << " " << wanted;
+    EXPECT_EQ(done.nodes == 0, done.parts == 1);
+    return done.parts;
+  };
+  EXPECT_EQ(parts_of(12, 5), 4);
+  EXPECT_EQ(parts_of(12, 6), 6);
+  EXPECT_EQ(parts_of(12, 100), 12);
+  EXPECT_EQ(parts_of(7, 4), 1);
+  EXPECT_EQ(parts_of(7, 7), 7);
+  EXPECT_EQ(parts_of(1, 4), 1);
+  EXPECT_EQ(parts_of(8, 1), 1);
+}
+
+TEST(BatchParts, ANodeThatLooksAtTheWholeBoundsWhatIsSplit) {
+  // Batch norm touches two maps of the largest size: no node touches more.
+  Classifier net(8);
+  Val y = relu(net.norm(net.conv(relu(net.conv(net.x(), 16)), 16)));
+  const Program whole = net.take(max_pool(y, max_pool_attrs(2, 2)).y);
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 4, &done);
+  EXPECT_LE(done.most, done.most_else);
+  EXPECT_TRUE(same_step(whole, split));
+  for (uint64_t seed = 0; seed < 20; ++seed) {  // no batch of examples at all
+    const Program toy = random_program(seed);
+    EXPECT_TRUE(same_step(toy, in_batch_parts(toy, 4)));
+  }
+}
+
+// x is read in two runs, with a sum over the batch between them.
+TEST(BatchParts, ASumEndsItsRunAndIsAddedOntoWhatThereWas) {
+  Builder b;
+  Val x = b.input("x", {{8, 64}}), bias = b.input("bias", {{64}}),
+      so_far = b.input("so_far", {{64}});
+  Val y = relu(add_bias(x, bias));
+  Val sum = sum_rows(y, so_far);
+  Val z = add_bias(y, sum);  // of all parts
+  b.output("z", z);
+  b.output("sum", sum);
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 4, &done);
+  verify(split);
+  EXPECT_EQ(done.runs, 2);
+  EXPECT_EQ(done.nodes, 4);
+  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+  int sums = 0, with_sum = 0, slices = 0;
+  for (const Node& node : split.nodes) {
+    sums += node.op == &sum_leading_op;
+    with_sum += node.op == &sum_leading_op && node.in.size() > 1 && node.in[1] != kNone;
+    slices += node.op == &slice_op;
+  }
+  EXPECT_EQ(sums, 4);
+  EXPECT_EQ(with_sum, 4);
+  EXPECT_EQ(slices, 4) << "y stays in parts";
+}
+
+TEST(BatchParts, WhatIsInTheWayMovesWhereItMay) {
+  Builder b;
+  Val scalars = b.input("scalars", scalars_spec());
+  Val x = b.input("x", {{8, 64}}), other = b.input("other", {{2, 3}});
+  Val w = b.state("w", {{64}}, Role::weight);
+  Val y = relu(x);
+  b.output("before", tanh(other));  // needs nothing of the run
+  Val small = slice(y, 0, 1);       // needs it whole
+  b.output("small", small);
+  Val next = sigmoid(y);
+  Val sum = sum_rows(next);
+  b.output("next", sum);
+  const std::vector<Val> weights{w}, gradients{sum};
+  apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, weights, gradients, scalars, {});
+  b.output("last", tanh(add_bias(next, sum)));
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 2, &done);
+  verify(split);
+  EXPECT_EQ(done.runs, 2);
+  std::string order;
+  for (const Node& node : split.nodes) order += std::string(node.op->name) + " ";
+  EXPECT_EQ(order.substr(0, 5), "tanh ") << order;
+  const Bits a = bits_of(whole), c = bits_of(split);
+  EXPECT_EQ(a.at("before"), c.at("before"));
+  EXPECT_EQ(a.at("small"), c.at("small"));
+  EXPECT_LT(largest_difference(whole, a, c), 1e-6);
+}
+
+TEST(BatchParts, RandomNetworksComputeTheSame) {
+  int split_some = 0;
+  for (uint64_t seed = 0; seed < networks_asked(40); ++seed) {
+    const Program whole = random_classifier(seed);
+    const Bits expected = bits_of(whole);
+    for (const int64_t parts : {2, 4, 16}) {
+      BatchParts done;
+      const Program split = in_batch_parts(whole, parts, &done);
+      verify(split);
+      if (done.nodes == 0) continue;
+      ++split_some;
+      const Bits in_parts = bits_of(split);
+      // Batch norm may divide by a deviation near 0, which makes the last bits of x large.
+      ASSERT_LT(largest_difference(whole, expected, in_parts), 1e-3) << seed << " " << parts;
+      // A plan of it is the same step to the bit, and within its bytes.
+      std::mt19937_64 rng(seed);
+      const Recompute methods[] = {Recompute::none, Recompute::mirror, Recompute::sqrt,
+                                   Recompute::echo};
+      CompileOptions options{.inplace = rng() % 4 != 0,
+                             .windows = rng() % 4 != 0,
+                             .recompute = methods[rng() % 4],
+                             .schedule = rng() % 2 ? Schedule::lifetime : Schedule::program};
+      if (rng() % 2) options.encode = kBits;
+      KernelCache cache(cpu_device(1));
+      const Compiled compiled = compile(split, cache, StateLayout(split), options);
+      const Bits twice = bits_of(compiled);
+      const Compiled plain =
+          compile(split, cache, StateLayout(split),
+                  {.inplace = false, .windows = false, .schedule = Schedule::program});
+      ASSERT_EQ(difference_of(split, bits_of(plain), twice), "") << seed << " " << parts;
+    }
+  }
+  EXPECT_GT(split_some, 30);
+}
+
+}  // namespace
+}  // namespace pal::test
