@@ -53,9 +53,9 @@ inline Zeros gathers_zeros(const Attrs&) { return Zeros::gathers; }
 // How what a node makes follows its operands' leading axis (a batch's examples): what running it on
 // some rows at a time needs (memory/passes/batch_parts.h).
 struct Rows {
-  // Bit i: of operand i, of two axes or more, it reads the rows that it makes; of others
-  // everything.
-  uint32_t operands = 0;  // none: it looks at the batch as a whole
+  // Bit i set: of operand i it reads the rows that it makes; of other operands all. Operand 0 has
+  // two axes or more. No bit: it looks at the batch as a whole.
+  uint32_t operands = 0;
   // Its one result is a sum over these rows, added onto this operand where that is there; -1: each
   // result has as many rows, in their order.
   int sum = -1;

@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "core/rewriter.h"
+#include "core/text.h"
+#include "memory/storages/storages.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
@@ -26,7 +28,7 @@ int64_t parts_of_rows(int64_t rows, int64_t wanted) {
   return parts;
 }
 
-// The nodes that are run in parts, of one batch.
+// Which maps are split, and with them the nodes that make or read these.
 class SplitNodes {
  public:
   SplitNodes(const Program& program, int64_t wanted)
@@ -36,27 +38,41 @@ class SplitNodes {
         if (v != kNone) is_state_[v] = 1;
       }
     }
-    ByNode<int64_t> touched(program.nodes.size(), 0), examples(program.nodes.size(), 0);
-    NodeId largest = kNone;
-    for (const NodeId n : program.nodes.ids()) {
-      touched[n] = touched_by(n);
-      examples[n] = examples_of(n);
-      if (examples[n] > 1 && (largest == kNone || touched[n] > touched[largest])) largest = n;
+    const ByValue<int64_t> examples = examples_of_maps();
+    ValueId largest = kNone;
+    for (const ValueId v : program.values.ids()) {
+      const bool is_larger =
+          largest == kNone || program.value(v).spec.bytes() > program.value(largest).spec.bytes();
+      if (examples[v] > 1 && is_larger) largest = v;
     }
     if (largest == kNone) return;
-    done_.examples = examples[largest];
-    done_.parts = parts_of_rows(done_.examples, wanted);
+    done_.examples = examples[largest], done_.wanted = wanted;
+    const int64_t parts = parts_of_rows(done_.examples, wanted);
+    const auto can_split = [&](ValueId v) { return v != kNone && examples[v] == done_.examples; };
     for (const NodeId n : program.nodes.ids()) {
-      if (!can_split(n, examples[n])) done_.most_else = std::max(done_.most_else, touched[n]);
+      const Node& node = program.node(n);
+      const bool any = std::any_of(node.in.begin(), node.in.end(), can_split) ||
+                       std::any_of(node.out.begin(), node.out.end(), can_split);
+      int64_t& most = any ? done_.most : done_.most_else;
+      most = std::max(most, maps_of(node));
     }
-    done_.most = touched[largest];
-    const int64_t most = std::max(done_.most_else, done_.most / done_.parts);
+    if (parts == 1 || done_.most <= done_.most_else) return;
+    const int64_t least = program.value(largest).spec.bytes() / parts;
+    ByValue<char> is_split(program.values.size(), 0);
+    for (const ValueId v : program.values.ids()) {
+      is_split[v] = can_split(v) && program.value(v).spec.bytes() > least;
+    }
+    done_.parts = parts;
     for (const NodeId n : program.nodes.ids()) {
-      if ((touched[n] <= most && !sums_parts(n)) || !can_split(n, examples[n])) continue;
-      rows_[n] = p_.node(n).op->rows(p_.node(n).attrs);
+      const Node& node = program.node(n);
+      const auto any = [&](const std::vector<ValueId>& values) {
+        return std::any_of(values.begin(), values.end(),
+                           [&](ValueId v) { return v != kNone && is_split[v]; });
+      };
+      if (!any(node.in) && !any(node.out)) continue;
+      rows_[n] = node.op->rows(node.attrs);
       ++done_.nodes;
     }
-    if (done_.nodes == 0) done_.parts = 1;
   }
 
   // What the node does with rows, where it is split; else null.
@@ -64,75 +80,98 @@ class SplitNodes {
   BatchParts& done() { return done_; }
 
  private:
-  // Bytes of what the node reads and writes, beside state. A view touches nothing.
-  int64_t touched_by(NodeId n) const {
-    const Node& node = p_.node(n);
+  // Bytes of the maps that the node makes and reads. A view touches nothing.
+  int64_t maps_of(const Node& node) const {
     if (!windows_of(p_, node).empty()) return 0;
-    std::vector<ValueId> values;
+    std::vector<ValueId> maps;
     for (const auto* list : {&node.in, &node.out}) {
       for (const ValueId v : present(*list)) {
-        if (!is_state_[v] && p_.value(v).space == Space::device) values.push_back(v);
+        if (is_map(p_, v)) maps.push_back(v);
       }
     }
-    std::sort(values.begin(), values.end());
-    values.erase(std::unique(values.begin(), values.end()), values.end());
+    std::sort(maps.begin(), maps.end());
+    maps.erase(std::unique(maps.begin(), maps.end()), maps.end());
     int64_t bytes = 0;
-    for (const ValueId v : values) bytes += p_.value(v).spec.bytes();
+    for (const ValueId v : maps) bytes += p_.value(v).spec.bytes();
     return bytes;
   }
 
-  // Whether it sums what is made in parts, which would have to be put together for it.
-  bool sums_parts(NodeId n) const {
-    const Node& node = p_.node(n);
-    if (!node.op->rows || node.op->rows(node.attrs).sum < 0) return false;
-    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) {
-      const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
-      return producer != kNone && rows_[producer] && rows_[producer]->sum < 0;
-    });
+  // By map: the rows of its leading axis, where whoever makes or reads it takes it by these; else
+  // 0.
+  ByValue<int64_t> examples_of_maps() const {
+    ByValue<int64_t> examples(p_.values.size(), 0);
+    for (const ValueId v : p_.values.ids()) {
+      const Value& value = p_.value(v);
+      if (is_map(p_, v) && value.producer != kNone && value.spec.shape.rank() > 0) {
+        examples[v] = value.spec.shape[0];
+      }
+    }
+    for (const NamedValue& output : p_.outputs) examples[output.value] = 0;
+    for (const NodeId n : p_.nodes.ids()) {
+      const Node& node = p_.node(n);
+      const int64_t rows = examples_of(n);
+      const Rows how = rows > 0 ? node.op->rows(node.attrs) : Rows{};
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        const bool fits = rows > 0 && how.reads(i) && int(i) != how.sum;
+        if (node.in[i] != kNone && !fits) examples[node.in[i]] = 0;
+      }
+      for (const ValueId v : present(node.out)) {
+        if (rows == 0 || how.sum >= 0) examples[v] = 0;
+      }
+    }
+    return examples;
   }
 
   // The rows that the node could be cut by; 0: it looks at them as a whole.
   int64_t examples_of(NodeId n) const {
     const Node& node = p_.node(n);
-    if (!node.op->rows || node.op->collective || node.op->writes_state) return 0;
+    if (!node.op->rows || node.op->collective || node.op->writes_state || !node.waits.empty()) {
+      return 0;
+    }
     const Rows rows = node.op->rows(node.attrs);
     if (rows.operands == 0 || node.out.empty()) return 0;
     int64_t count = 0;
     const auto agrees = [&](ValueId v, int axes) {
-      const TensorSpec& spec = p_.value(v).spec;
+      const Value& value = p_.value(v);
+      const TensorSpec& spec = value.spec;
       if (spec.layout || spec.shape.rank() < axes || is_state_[v]) return false;
       if (count == 0) count = spec.shape[0];
-      return spec.shape[0] == count && spec.numel() / count * bits(spec.dtype) % 8 == 0;
+      return value.space == Space::device && count > 0 && spec.shape[0] == count &&
+             spec.numel() / count * bits(spec.dtype) % 8 == 0;
     };
     for (size_t i = 0; i < node.in.size(); ++i) {
-      if (node.in[i] != kNone && rows.reads(i) && !agrees(node.in[i], i == 0 ? 2 : 1)) return 0;
+      if (node.in[i] == kNone || int(i) == rows.sum) continue;
+      if (rows.reads(i) ? !agrees(node.in[i], i == 0 ? 2 : 1) : rows.sum >= 0) {
+        return 0;  // what a sum reads as a whole would count once a part
+      }
     }
-    if (rows.sum >= 0) return node.out.size() == 1 ? count : 0;
+    if (rows.sum >= 0) {  // parts of what is stored in 16 bits would be rounded one by one
+      const bool fits = node.out.size() == 1 && node.out[0] != kNone &&
+                        p_.value(node.out[0]).spec.dtype == DType::f32;
+      return fits && takes_a_row(node, rows) ? count : 0;
+    }
     for (const ValueId v : present(node.out)) {
       if (!agrees(v, 1)) return 0;
     }
-    return count;
+    return takes_a_row(node, rows) ? count : 0;
   }
 
-  // Whether the batch's parts fit the operator: it takes a part of its operands, and gives that of
-  // its results.
-  bool can_split(NodeId n, int64_t examples) const {
-    if (examples != done_.examples || done_.parts < 2) return false;
-    const Node& node = p_.node(n);
-    const Rows rows = node.op->rows(node.attrs);
+  // Whether one row of its operands fits the operator, and gives one of its results: no attribute
+  // says how many there are.
+  bool takes_a_row(const Node& node, const Rows& rows) const {
     Specs in = specs_of(p_, node.in), out = specs_of(p_, node.out);
     for (size_t i = 0; i < in.size(); ++i) {
-      if (rows.reads(i) && node.in[i] != kNone) in[i] = with_rows(in[i], examples / done_.parts);
+      if (node.in[i] != kNone && rows.reads(i) && int(i) != rows.sum) in[i] = with_rows(in[i], 1);
     }
     try {
       const Specs made = infer_specs(*node.op, in, node.attrs);
       for (size_t i = 0; i < out.size(); ++i) {
         if (node.out[i] == kNone) continue;
-        if (rows.sum < 0) out[i] = with_rows(out[i], examples / done_.parts);
+        if (rows.sum < 0) out[i] = with_rows(out[i], 1);
         if (i >= made.size() || made[i] != out[i]) return false;
       }
     } catch (const ProgramError&) {
-      return false;  // its attributes say how many rows there are
+      return false;
     }
     return true;
   }
@@ -151,12 +190,15 @@ class PartsWriter {
         count_(split.done().parts),
         out_(program),
         parts_(program.values.size()),
+        so_far_(program.values.size(), kNone),
         is_read_whole_(program.values.size(), 0),
         from_run_(program.values.size(), 0),
         from_later_(program.values.size(), 0) {
     for (const NodeId n : program.nodes.ids()) {
       const Node& node = program.node(n);
-      if (!node.waits.empty()) throw ProgramError("[batch_parts] takes a step of one queue");
+      if (!node.waits.empty() && !node.op->collective) {
+        throw ProgramError("[batch_parts] takes a step of one queue");
+      }
       for (size_t i = 0; i < node.in.size(); ++i) {
         if (node.in[i] != kNone && !reads_rows(n, i)) is_read_whole_[node.in[i]] = 1;
       }
@@ -198,18 +240,16 @@ class PartsWriter {
     for (size_t i = 0; i < node.in.size(); ++i) {
       const ValueId v = node.in[i];
       if (v == kNone) continue;
-      if (from_later_[v] || (from_run_[v] && (!reads_rows(n, i) || parts_of(v) == nullptr))) {
+      if (from_later_[v] || (from_run_[v] && (!reads_rows(n, i) || !is_in_parts(v)))) {
         return false;
       }
     }
     return true;
   }
-  // The parts that a node of the run makes of a value, which need not be written yet; null: it is a
-  // sum.
-  const Node* parts_of(ValueId v) const {
+  // Whether it is made in parts: no sum.
+  bool is_in_parts(ValueId v) const {
     const NodeId producer = p_.value(v).producer;
-    if (producer == kNone || !split_[producer] || split_[producer]->sum >= 0) return nullptr;
-    return &p_.node(producer);
+    return producer != kNone && split_[producer] && split_[producer]->sum < 0;
   }
 
   // Whether a node that is not split has to wait for the end of the run: for what that makes, or
@@ -266,13 +306,12 @@ class PartsWriter {
     if (sum == kNone) return;
     if (part > 0) {
       copy.in.resize(std::max(copy.in.size(), operand + 1), kNone);
-      copy.in[operand] = parts_[sum].back();
+      copy.in[operand] = so_far_[sum];
     }
     if (part + 1 == count_) return;
     Value value = p_.value(sum);
     value.producer = kNone, value.step = copy.step;
-    copy.out[0] = out_.add(std::move(value));
-    parts_[sum].push_back(copy.out[0]);
+    so_far_[sum] = copy.out[0] = out_.add(std::move(value));
   }
 
   ValueId new_part(ValueId v, int64_t part) {
@@ -325,7 +364,8 @@ class PartsWriter {
   SplitNodes& split_;
   const int64_t count_;
   Rewriter out_;
-  ByValue<std::vector<ValueId>> parts_;  // of values by rows; of a sum, those before the last
+  ByValue<std::vector<ValueId>> parts_;  // of values by rows
+  ByValue<ValueId> so_far_;              // of a sum that is being written: of the parts before
   ByValue<char> is_read_whole_;          // by others than split nodes, which read rows
   ByValue<char> from_run_, from_later_;  // made by a node of the run, or of what waits for its end
   std::vector<NodeId> run_, later_;
@@ -342,6 +382,22 @@ Program in_batch_parts(const Program& program, int64_t parts, BatchParts* done) 
   Program out = split.done().nodes ? PartsWriter(program, split).write() : program;
   what = split.done();
   return out;
+}
+
+std::string describe(const BatchParts& done) {
+  const std::string touch = "what can be split touches up to " + format_bytes(done.most) +
+                            " of maps, other nodes up to " + format_bytes(done.most_else);
+  if (done.nodes > 0) {
+    return std::to_string(done.parts) + " parts of " + std::to_string(done.examples / done.parts) +
+           " rows: " + std::to_string(done.nodes) + " nodes in " + std::to_string(done.runs) +
+           " runs; " + touch;
+  }
+  if (done.examples == 0) return "none: no map is made and read by rows alone";
+  if (done.most > done.most_else) {
+    return "none: " + std::to_string(done.examples) + " rows have no divisor from 2 to " +
+           std::to_string(done.wanted);
+  }
+  return "none: " + touch;
 }
 
 }  // namespace pal

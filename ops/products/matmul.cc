@@ -127,6 +127,13 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
   return product_cost(matmul_product(in, attributes.as<MatmulAttrs>()), in, out);
 }
 
+// Those of a and c; or, where a is transposed, a sum over those of a and b.
+Rows product_rows(const Attrs& attributes) {
+  auto& s = attributes.as<MatmulAttrs>();
+  if (!s.ta) return {.operands = 1 | 1 << 2};
+  return s.tb ? Rows{} : Rows{.operands = 1 | 1 << 1, .sum = 2};
+}
+
 }  // namespace
 
 std::vector<Example> matmul_examples() {
@@ -207,6 +214,7 @@ const OpDef matmul_op{
     .gradient = gradient,
     .optional_from = 2,
     .shares = {{0, 2}},
+    .rows = product_rows,
     .card_type = matmul_card_type,
     .cost = cost,
     .cpu = {.run = run_product, .prepare = prepare},

@@ -117,6 +117,7 @@ TEST_P(Emulated, IsPure) {
 TEST_P(Emulated, HasPartsThatGiveItsBits) {
   each([](const Case& c) { return check_parts(c); });
 }
+TEST_P(Emulated, GivesTheSameRowsByParts) { each(check_rows); }
 TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   // One rank alone has nothing to gather.

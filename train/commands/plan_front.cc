@@ -12,6 +12,7 @@
 #include "train/loop/max_fit.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
 #include "train/report/device_facts.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
@@ -105,6 +106,12 @@ int run_front(const PlanArgs& given) {
   const std::string title = "bucket " + std::to_string(source) + "," + std::to_string(target);
   PlanFacts facts{.capacity = budget, .front = &front, .chosen = chosen};
   if (plan && args.links) facts.devices = device_facts(*plan, *options.profile);
+  if (plan) {
+    const Config& recorded = all.of(*chosen).first.config;
+    if (*recorded.train.batch_parts > 1) {
+      facts.batch_parts = batch_parts_of(*task->variant(recorded), recorded, bucket);
+    }
+  }
   if (plan && !args.html.empty()) {
     save_plan_page(args.html, *plan,
                    {.name = args.name,

@@ -287,7 +287,12 @@ std::string batch_advice(const Task& task, const Config& config, std::pair<int64
   range.start = std::max(range.least, range.start / 2);
   // What placement may need beyond the bound is kept free.
   const int64_t capacity = (*config.memory.budget)->bytes / 100 * 99;
-  Prober prober(task, config, bucket, kBatchKey, capacity, {}, least);
+  std::optional<CompileOptions> options = least;
+  if (options && *config.train.batch_parts > 1) {  // other batches have other values
+    options->recompute = Recompute::sqrt;
+    options->swap.chosen.reset();
+  }
+  Prober prober(task, config, bucket, kBatchKey, capacity, {}, options);
   Fitting found;
   try {
     found = search_fitting(

@@ -7,7 +7,6 @@
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
-#include "memory/passes/batch_parts.h"
 #include "memory/passes/divide_weights.h"
 #include "memory/passes/over_ranks.h"
 #include "ops/elementwise/add.h"
@@ -282,6 +281,15 @@ Program record_bucket_step(const Task& task, const Config& config,
     return task.record_lengths(b, bucket, scalars, true);
   };
   return record_step(forward, config.train, kind, config.ranks, config.per_node);
+}
+
+BatchParts batch_parts_of(const Task& task, const Config& config,
+                          std::pair<int64_t, int64_t> bucket) {
+  Config whole = config;
+  whole.train.batch_parts = int64_t(1);
+  BatchParts done;
+  in_batch_parts(record_plan_step(task, whole, bucket), *config.train.batch_parts, &done);
+  return done;
 }
 
 Program record_plan_step(const Task& task, const Config& config,

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "memory/passes/batch_parts.h"
+
 namespace pal {
 
 struct Front;       // memory/front/pool.h
@@ -59,7 +61,8 @@ struct PlanFacts {
   // Where the plan was chosen from a front: it, and the point; null: of none.
   const Front* front = nullptr;
   const FrontPoint* chosen = nullptr;
-  std::optional<PairFacts> pair = {};                     // where micro-batches are overlapped
+  std::optional<BatchParts> batch_parts = {};  // of train.batch_parts, where that is not 1
+  std::optional<PairFacts> pair = {};          // where micro-batches are overlapped
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
   std::optional<int64_t> max_length = {};                 // likewise
   std::optional<AnswerCost> answer = {};                  // of the last of them

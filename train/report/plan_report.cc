@@ -109,6 +109,12 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
                               {"seconds", pass.seconds}});
   }
   json["time"] = time_json(c.time, facts);
+  if (facts.batch_parts) {
+    const BatchParts& parts = *facts.batch_parts;
+    json["batch_parts"] = {{"parts", parts.parts},     {"examples", parts.examples},
+                           {"nodes", parts.nodes},     {"runs", parts.runs},
+                           {"most_bytes", parts.most}, {"most_other_bytes", parts.most_else}};
+  }
   if (facts.pair) json["pair"] = pair_json(*facts.pair, c.time, facts.capacity);
   if (facts.devices) json["devices"] = devices_json(*facts.devices);
   json["compile_seconds"] = c.seconds;
@@ -148,6 +154,7 @@ std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
   std::vector<std::string> lines{printed(
       "plan   %zu nodes, %s in all, lower bound %s, planned in %.2f s", c.program.nodes.size(),
       format_bytes(f.arena).c_str(), format_bytes(f.lower_bound).c_str(), c.seconds)};
+  if (facts.batch_parts) lines.push_back("  parts of the batch: " + describe(*facts.batch_parts));
   for (const PassReport& pass : c.passes) lines.push_back("  " + to_string(pass));
   std::string roles;
   for (size_t r = 0; r < kRoles; ++r) {

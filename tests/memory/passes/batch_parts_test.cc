@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
-#include "core/print.h"
 #include "core/scalars.h"
+#include "core/text.h"
 #include "core/verify.h"
 #include "memory/compile.h"
 #include "memory/front/pool.h"
@@ -25,6 +24,9 @@
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/scale_channels.h"
+#include "ops/elementwise/self_gated.h"
+#include "ops/exchange/exchange.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/lrn.h"
@@ -150,12 +152,6 @@ TEST(BatchParts, TheFirstLayersTakeAPartOfTheBytes) {
   }
 }
 
-TEST(BatchParts, WhatOneExampleGivesHasItsBits) {
-  const Program whole = plain_network();
-  const Bits a = bits_of(whole), b = bits_of(in_batch_parts(whole, 4));
-  EXPECT_EQ(a.at("loss"), b.at("loss"));
-}
-
 TEST(BatchParts, AsManyAsDivideTheBatch) {
   const auto parts_of = [](int64_t batch, int64_t wanted) {
     BatchParts done;
@@ -174,47 +170,129 @@ TEST(BatchParts, AsManyAsDivideTheBatch) {
   EXPECT_EQ(parts_of(8, 1), 1);
 }
 
+TEST(BatchParts, SaysWhatWasDone) {
+  BatchParts done;
+  in_batch_parts(plain_network(), 4, &done);
+  EXPECT_EQ(describe(done).find("4 parts of 2 rows: "), 0u) << describe(done);
+  EXPECT_NE(describe(done).find(" nodes in 2 runs; what can be split touches up to "),
+            std::string::npos)
+      << describe(done);
+  in_batch_parts(plain_network(7), 4, &done);
+  EXPECT_EQ(describe(done), "none: 7 rows have no divisor from 2 to 4");
+  in_batch_parts(random_program(3), 4, &done);
+  EXPECT_EQ(describe(done), "none: no map is made and read by rows alone");
+}
+
 TEST(BatchParts, ANodeThatLooksAtTheWholeBoundsWhatIsSplit) {
-  // Batch norm touches two maps of the largest size: no node touches more.
+  // What batch norm reads and makes is as large as what could be split.
   Classifier net(8);
   Val y = relu(net.norm(net.conv(relu(net.conv(net.x(), 16)), 16)));
   const Program whole = net.take(max_pool(y, max_pool_attrs(2, 2)).y);
   BatchParts done;
   const Program split = in_batch_parts(whole, 4, &done);
   EXPECT_LE(done.most, done.most_else);
+  EXPECT_EQ(describe(done), "none: what can be split touches up to " + format_bytes(done.most) +
+                                " of maps, other nodes up to " + format_bytes(done.most_else));
   EXPECT_TRUE(same_step(whole, split));
-  for (uint64_t seed = 0; seed < 20; ++seed) {  // no batch of examples at all
-    const Program toy = random_program(seed);
-    EXPECT_TRUE(same_step(toy, in_batch_parts(toy, 4)));
-  }
 }
 
-// x is read in two runs, with a sum over the batch between them.
+// y is read in two runs, with a sum over the batch between them.
 TEST(BatchParts, ASumEndsItsRunAndIsAddedOntoWhatThereWas) {
   Builder b;
   Val x = b.input("x", {{8, 64}}), bias = b.input("bias", {{64}}),
-      so_far = b.input("so_far", {{64}});
+      before = b.input("before", {{64}});
   Val y = relu(add_bias(x, bias));
-  Val sum = sum_rows(y, so_far);
-  Val z = add_bias(y, sum);  // of all parts
-  b.output("z", z);
+  Val sum = sum_rows(y, before);
   b.output("sum", sum);
+  b.output("last", sum_rows(add_bias(y, sum)));  // of all parts
   const Program whole = b.take();
   BatchParts done;
   const Program split = in_batch_parts(whole, 4, &done);
   verify(split);
   EXPECT_EQ(done.runs, 2);
-  EXPECT_EQ(done.nodes, 4);
+  EXPECT_EQ(done.nodes, 5);
   EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
-  int sums = 0, with_sum = 0, slices = 0;
+  int sums = 0, onto = 0, slices = 0;
   for (const Node& node : split.nodes) {
     sums += node.op == &sum_leading_op;
-    with_sum += node.op == &sum_leading_op && node.in.size() > 1 && node.in[1] != kNone;
+    onto += node.op == &sum_leading_op && node.in.size() > 1 && node.in[1] != kNone;
     slices += node.op == &slice_op;
   }
-  EXPECT_EQ(sums, 4);
-  EXPECT_EQ(with_sum, 4);
-  EXPECT_EQ(slices, 4) << "y stays in parts";
+  EXPECT_EQ(sums, 8);
+  EXPECT_EQ(onto, 7) << "all but the first of the last";
+  EXPECT_EQ(slices, 4) << "of x: y stays in parts";
+}
+
+// s has as many rows as the sums that lead to it.
+TEST(BatchParts, ASumIsReadByRows) {
+  Builder b;
+  Val x = b.input("x", {{8, 8, 64}});
+  Val y = relu(x);
+  Val s = sum_leading(y, 1);  // (8, 64)
+  b.output("last", sum_rows(scale_channels(y, s)));
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 8, &done);
+  verify(split);
+  EXPECT_EQ(done.parts, 8);
+  EXPECT_EQ(done.runs, 2);
+  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+}
+
+TEST(BatchParts, SumsInSixteenBitsStayWhole) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Builder b;
+    Val y = relu(b.input("x", {{8, 64}, type}));
+    b.output("sum", sum_leading(y, 1));
+    BatchParts done;
+    in_batch_parts(b.take(), 4, &done);
+    EXPECT_EQ(done.nodes, type == DType::f32 ? 2 : 0);
+  }
+}
+
+TEST(BatchParts, EmptyMapsAndUnreadResults) {
+  Builder b;
+  b.output("none", relu(b.input("x", {{0, 4}})));
+  Val y = relu(b.input("y", {{8, 6, 6, 4}}));
+  const MaxPool pool = max_pool(y, max_pool_attrs(2, 2));
+  b.output("sum", sum_rows(pool.y));
+  Program whole = b.take();
+  for (Node& node : whole.nodes) {
+    if (node.op == &max_pool_op) node.out[1] = kNone;
+  }
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 4, &done);
+  verify(split);
+  EXPECT_EQ(done.parts, 4);
+  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+}
+
+// An exchange waits for the one before it; an update may overwrite what the run reads.
+TEST(BatchParts, UpdatesAndExchangesKeepTheirPlaces) {
+  Builder b;
+  Val scalars = b.input("scalars", scalars_spec());
+  Val x = b.input("x", {{8, 64}}), other = b.input("other", {{64}});
+  Val w = b.state("w", {{64}}, Role::weight);
+  Val y = relu(add_bias(x, w));
+  const Val sums = all_reduce({other}, 2)[0];
+  const std::vector<Val> weights{w}, gradients{sums};
+  Val z = sigmoid(y);
+  apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, weights, gradients, scalars, {});
+  const Val more = all_reduce({sum_rows(tanh(z))}, 2)[0];
+  b.output("more", more);
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 4, &done);
+  verify(split);
+  EXPECT_EQ(done.runs, 1);
+  std::vector<std::string> places;
+  for (const Node& node : split.nodes) {
+    if (node.op->collective || node.op->writes_state || node.op == &relu_op) {
+      places.push_back(node.op->name);
+    }
+  }
+  EXPECT_EQ(places, (std::vector<std::string>{"relu", "relu", "relu", "relu", "all_reduce", "sgd",
+                                              "all_reduce"}));
 }
 
 TEST(BatchParts, WhatIsInTheWayMovesWhereItMay) {
@@ -224,14 +302,13 @@ TEST(BatchParts, WhatIsInTheWayMovesWhereItMay) {
   Val w = b.state("w", {{64}}, Role::weight);
   Val y = relu(x);
   b.output("before", tanh(other));  // needs nothing of the run
-  Val small = slice(y, 0, 1);       // needs it whole
-  b.output("small", small);
+  Val columns = slice_columns(y, 0, 8);
+  b.output("row", slice(columns, 0, 1));  // needs it whole
   Val next = sigmoid(y);
   Val sum = sum_rows(next);
-  b.output("next", sum);
   const std::vector<Val> weights{w}, gradients{sum};
   apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, weights, gradients, scalars, {});
-  b.output("last", tanh(add_bias(next, sum)));
+  b.output("last", sum_rows(add_bias(next, sum)));
   const Program whole = b.take();
   BatchParts done;
   const Program split = in_batch_parts(whole, 2, &done);
@@ -242,8 +319,49 @@ TEST(BatchParts, WhatIsInTheWayMovesWhereItMay) {
   EXPECT_EQ(order.substr(0, 5), "tanh ") << order;
   const Bits a = bits_of(whole), c = bits_of(split);
   EXPECT_EQ(a.at("before"), c.at("before"));
-  EXPECT_EQ(a.at("small"), c.at("small"));
+  EXPECT_EQ(a.at("row"), c.at("row"));
   EXPECT_LT(largest_difference(whole, a, c), 1e-6);
+}
+
+// With a bias in each part, it would count as often as there are parts.
+TEST(BatchParts, ASumThatReadsMoreThanRowsStaysWhole) {
+  for (const bool biased : {false, true}) {
+    Builder b;
+    Val x = b.input("x", {{8, 64}}), bias = b.input("bias", {{64}});
+    Val y = relu(x);
+    Val product = b.emit1(matmul_op, {y, y, {}, biased ? bias : Val{}}, MatmulAttrs{.ta = true});
+    b.output("last", sum_rows(product));
+    const Program whole = b.take();
+    BatchParts done;
+    in_batch_parts(whole, 4, &done);
+    EXPECT_EQ(done.examples, 8 * !biased);
+  }
+}
+
+// A Transformer's hidden layer is four times as wide as what goes into it.
+TEST(BatchParts, AHiddenLayer) {
+  Builder b;
+  Val scalars = b.input("scalars", scalars_spec());
+  Val x = b.input("x", {{6, 4, 8}}), labels = b.input("labels", {{24}, DType::i32});
+  Val w1 = b.state("w1", {{8, 32}}, Role::weight), b1 = b.state("b1", {{32}}, Role::weight);
+  Val w2 = b.state("w2", {{32, 8}}, Role::weight), b2 = b.state("b2", {{8}}, Role::weight);
+  Val y = add(x, linear(gelu(linear(x, w1, b1)), w2, b2));
+  const Val loss = cross_entropy(reshape(y, {24, 8}), labels, scalars).loss;
+  b.output("loss", loss);
+  const std::vector<Val> weights{w1, b1, w2, b2};
+  const auto d = differentiate(b, loss, weights);
+  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 3, &done);
+  verify(split);
+  EXPECT_EQ(done.parts, 3);
+  EXPECT_EQ(done.runs, 2);
+  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-5);
+  for (const Value& value : split.values) {
+    if (value.role != Role::feature_map && value.role != Role::gradient_map) continue;
+    EXPECT_LE(value.spec.numel(), 6 * 4 * 32 / (value.producer == kNone ? 1 : 3));
+  }
 }
 
 TEST(BatchParts, RandomNetworksComputeTheSame) {

@@ -77,9 +77,8 @@ Problems check_groups(const OpDef& op, const std::vector<Example>& examples,
                       std::shared_ptr<Accelerator> accelerator = nullptr);
 // The operator's parts (Rewrite::When::split), one after the other, give its bits.
 Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites = all_rewrites());
-// OpDef::rows: run on one row at a time, or on two and three where they divide the batch, it gives
-// the rows of the whole (of a library's kernels all but the last bits), and sums alike but for the
-// order.
+// OpDef::rows: run on some rows after the others, it gives the rows of the whole (of a library's
+// kernels all but the last bits), and sums alike but for the order.
 Problems check_rows(const Case& c);
 // One of the operator's examples at least is run so, where it says that it takes rows.
 Problems check_rows_exercised(const std::vector<Case>& cases);
