@@ -32,47 +32,20 @@ int64_t parts_of_rows(int64_t rows, int64_t wanted) {
 class SplitNodes {
  public:
   SplitNodes(const Program& program, int64_t wanted)
-      : p_(program), is_state_(program.values.size(), 0), rows_(program.nodes.size()) {
-    for (const StateSlot& slot : program.state) {
-      for (const ValueId v : {slot.start, slot.end}) {
-        if (v != kNone) is_state_[v] = 1;
-      }
-    }
-    const ByValue<int64_t> examples = examples_of_maps();
-    ValueId largest = kNone;
-    for (const ValueId v : program.values.ids()) {
-      const bool is_larger =
-          largest == kNone || program.value(v).spec.bytes() > program.value(largest).spec.bytes();
-      if (examples[v] > 1 && is_larger) largest = v;
-    }
+      : p_(program),
+        is_state_(state_values(program)),
+        examples_(examples_of_maps()),
+        rows_(program.nodes.size()) {
+    done_.wanted = wanted;
+    const ByNode<int64_t> touched = bytes_touched();
+    const ValueId largest = largest_map(touched);
     if (largest == kNone) return;
-    done_.examples = examples[largest], done_.wanted = wanted;
+    done_.examples = examples_[largest];
+    weigh(touched);
     const int64_t parts = parts_of_rows(done_.examples, wanted);
-    const auto can_split = [&](ValueId v) { return v != kNone && examples[v] == done_.examples; };
-    for (const NodeId n : program.nodes.ids()) {
-      const Node& node = program.node(n);
-      const bool any = std::any_of(node.in.begin(), node.in.end(), can_split) ||
-                       std::any_of(node.out.begin(), node.out.end(), can_split);
-      int64_t& most = any ? done_.most : done_.most_else;
-      most = std::max(most, maps_of(node));
-    }
     if (parts == 1 || done_.most <= done_.most_else) return;
-    const int64_t least = program.value(largest).spec.bytes() / parts;
-    ByValue<char> is_split(program.values.size(), 0);
-    for (const ValueId v : program.values.ids()) {
-      is_split[v] = can_split(v) && program.value(v).spec.bytes() > least;
-    }
     done_.parts = parts;
-    for (const NodeId n : program.nodes.ids()) {
-      const Node& node = program.node(n);
-      const auto any = [&](const std::vector<ValueId>& values) {
-        return std::any_of(values.begin(), values.end(),
-                           [&](ValueId v) { return v != kNone && is_split[v]; });
-      };
-      if (!any(node.in) && !any(node.out)) continue;
-      rows_[n] = node.op->rows(node.attrs);
-      ++done_.nodes;
-    }
+    split_above(program.value(largest).spec.bytes() / parts);
   }
 
   // What the node does with rows, where it is split; else null.
@@ -80,6 +53,73 @@ class SplitNodes {
   BatchParts& done() { return done_; }
 
  private:
+  static ByValue<char> state_values(const Program& program) {
+    ByValue<char> out(program.values.size(), 0);
+    for (const StateSlot& slot : program.state) {
+      if (slot.start != kNone) out[slot.start] = 1;
+      if (slot.end != kNone) out[slot.end] = 1;
+    }
+    return out;
+  }
+  // Whether what it says of a value is so of an operand or a result.
+  template <class Says> static bool any_of(const Node& node, const Says& says) {
+    const auto any = [&](const std::vector<ValueId>& values) {
+      return std::any_of(values.begin(), values.end(),
+                         [&](ValueId v) { return v != kNone && says(v); });
+    };
+    return any(node.in) || any(node.out);
+  }
+
+  // A map of this batch that everyone takes by rows.
+  bool can_split(ValueId v) const { return examples_[v] == done_.examples; }
+
+  // Of the maps that everyone takes by rows the largest at the node that touches most, since that
+  // is what bounds the step; where it has none, the largest of all, for the report; kNone: there is
+  // none.
+  ValueId largest_map(const ByNode<int64_t>& touched) const {
+    const auto most = std::max_element(touched.begin(), touched.end());
+    if (most == touched.end()) return kNone;
+    ValueId largest = kNone;
+    const Node& node = p_.node(int32_t(most - touched.begin()));
+    for (const ValueId v : node.in) largest = larger(largest, v);
+    for (const ValueId v : node.out) largest = larger(largest, v);
+    if (largest != kNone) return largest;
+    for (const ValueId v : p_.values.ids()) largest = larger(largest, v);
+    return largest;
+  }
+  // b, where it is a map that everyone takes by rows, and larger than a; else a.
+  ValueId larger(ValueId a, ValueId b) const {
+    if (b == kNone || examples_[b] < 2) return a;
+    return a == kNone || p_.value(b).spec.bytes() > p_.value(a).spec.bytes() ? b : a;
+  }
+
+  // The most that a node with such maps touches, and a node without.
+  void weigh(const ByNode<int64_t>& touched) {
+    for (const NodeId n : p_.nodes.ids()) {
+      const bool can = any_of(p_.node(n), [&](ValueId v) { return can_split(v); });
+      int64_t& most = can ? done_.most : done_.most_else;
+      most = std::max(most, touched[n]);
+    }
+  }
+
+  // The maps of more bytes, with the nodes that make or read them.
+  void split_above(int64_t bytes) {
+    for (const NodeId n : p_.nodes.ids()) {
+      const Node& node = p_.node(n);
+      const auto is_split = [&](ValueId v) {
+        return can_split(v) && p_.value(v).spec.bytes() > bytes;
+      };
+      if (!any_of(node, is_split)) continue;
+      rows_[n] = node.op->rows(node.attrs);
+      ++done_.nodes;
+    }
+  }
+
+  ByNode<int64_t> bytes_touched() const {
+    ByNode<int64_t> out;
+    for (const Node& node : p_.nodes) out.push_back(maps_of(node));
+    return out;
+  }
   // Bytes of the maps that the node makes and reads. A view touches nothing.
   int64_t maps_of(const Node& node) const {
     if (!windows_of(p_, node).empty()) return 0;
@@ -177,7 +217,8 @@ class SplitNodes {
   }
 
   const Program& p_;
-  ByValue<char> is_state_;
+  const ByValue<char> is_state_;
+  const ByValue<int64_t> examples_;  // by map: the rows that all take it by; 0: not all do
   ByNode<std::optional<Rows>> rows_;
   BatchParts done_;
 };
@@ -286,7 +327,7 @@ class PartsWriter {
     const Rows& rows = *split_[n];
     const Node& node = p_.node(n);
     Node copy = node;
-    if (copy.step == kNone) copy.step = int32_t(part);
+    if (copy.step == kNone) copy.step = int32_t(part);  // so that passes know them as alike
     for (size_t i = 0; i < copy.in.size(); ++i) {
       if (copy.in[i] != kNone && reads_rows(n, i)) copy.in[i] = part_of(node, copy.in[i], part);
     }
@@ -335,7 +376,7 @@ class PartsWriter {
                  .out = {slice},
                  .phase = reader.phase,
                  .scope = reader.scope,
-                 .step = int32_t(part)});
+                 .step = reader.step == kNone ? int32_t(part) : reader.step});
     return slice;
   }
 
@@ -392,7 +433,7 @@ std::string describe(const BatchParts& done) {
            " rows: " + std::to_string(done.nodes) + " nodes in " + std::to_string(done.runs) +
            " runs; " + touch;
   }
-  if (done.examples == 0) return "none: no map is made and read by rows alone";
+  if (done.examples == 0) return "none: no map of two rows or more is made and read by rows alone";
   if (done.most > done.most_else) {
     return "none: " + std::to_string(done.examples) + " rows have no divisor from 2 to " +
            std::to_string(done.wanted);

@@ -111,7 +111,7 @@ Program random_classifier(uint64_t seed) {
   return net.take(maps.back());
 }
 
-// The largest difference of an output beside its largest number.
+// The largest difference of an output beside its largest number; infinite where one is no number.
 double largest_difference(const Program& program, const Bits& a, const Bits& b) {
   double most = 0;
   for (const NamedValue& output : program.outputs) {
@@ -120,6 +120,7 @@ double largest_difference(const Program& program, const Bits& a, const Bits& b) 
                              y = decode(spec, b.at(output.name));
     double largest = 1e-6, difference = 0;
     for (size_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return INFINITY;
       largest = std::max(largest, double(std::abs(x[i])));
       difference = std::max(difference, double(std::abs(x[i] - y[i])));
     }
@@ -146,8 +147,8 @@ TEST(BatchParts, TheFirstLayersTakeAPartOfTheBytes) {
     EXPECT_EQ(done.examples, 8);
     EXPECT_EQ(done.runs, 2) << "forwards and backwards";
     EXPECT_LT(largest_difference(whole, expected, bits_of(split)), 1e-5) << parts;
-    if (parts == 8) {
-      EXPECT_LT(least_of(split), before * 6 / 10);
+    if (parts > 2) {
+      EXPECT_LT(least_of(split), before * (parts == 4 ? 8 : 6) / 10) << parts;
     }
   }
 }
@@ -180,7 +181,7 @@ TEST(BatchParts, SaysWhatWasDone) {
   in_batch_parts(plain_network(7), 4, &done);
   EXPECT_EQ(describe(done), "none: 7 rows have no divisor from 2 to 4");
   in_batch_parts(random_program(3), 4, &done);
-  EXPECT_EQ(describe(done), "none: no map is made and read by rows alone");
+  EXPECT_EQ(describe(done), "none: no map of two rows or more is made and read by rows alone");
 }
 
 TEST(BatchParts, ANodeThatLooksAtTheWholeBoundsWhatIsSplit) {
@@ -241,12 +242,14 @@ TEST(BatchParts, ASumIsReadByRows) {
 
 TEST(BatchParts, SumsInSixteenBitsStayWhole) {
   for (const DType type : {DType::f32, DType::bf16}) {
-    Builder b;
-    Val y = relu(b.input("x", {{8, 64}, type}));
-    b.output("sum", sum_leading(y, 1));
-    BatchParts done;
-    in_batch_parts(b.take(), 4, &done);
-    EXPECT_EQ(done.nodes, type == DType::f32 ? 2 : 0);
+    for (const DType sum : {DType::f32, DType::bf16}) {
+      Builder b;
+      Val y = relu(b.input("x", {{8, 64}, type}));
+      b.output("sum", b.emit1(sum_leading_op, {y, {}}, SumLeadingAttrs{1, sum}));
+      BatchParts done;
+      in_batch_parts(b.take(), 4, &done);
+      EXPECT_EQ(done.nodes, sum == DType::f32 ? 2 : 0);
+    }
   }
 }
 
@@ -360,7 +363,8 @@ TEST(BatchParts, AHiddenLayer) {
   EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-5);
   for (const Value& value : split.values) {
     if (value.role != Role::feature_map && value.role != Role::gradient_map) continue;
-    EXPECT_LE(value.spec.numel(), 6 * 4 * 32 / (value.producer == kNone ? 1 : 3));
+    if (value.producer == kNone) continue;  // nobody makes it any more
+    EXPECT_LE(value.spec.numel(), 6 * 4 * 32 / 3);
   }
 }
 
@@ -396,7 +400,7 @@ TEST(BatchParts, RandomNetworksComputeTheSame) {
       ASSERT_EQ(difference_of(split, bits_of(plain), twice), "") << seed << " " << parts;
     }
   }
-  EXPECT_GT(split_some, 30);
+  EXPECT_GT(split_some, int(networks_asked(40)) / 2);
 }
 
 }  // namespace

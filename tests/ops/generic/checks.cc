@@ -224,6 +224,7 @@ bool are_close(const TensorSpec& spec, const Bytes& a, const Bytes& b) {
   const std::vector<float> x = decode(spec, a), y = decode(spec, b);
   double most = 0, apart = 0;
   for (size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return false;
     most = std::max(most, double(std::abs(x[i])));
     apart = std::max(apart, double(std::abs(x[i] - y[i])));
   }
