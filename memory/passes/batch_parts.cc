@@ -11,6 +11,8 @@
 #include "core/rewriter.h"
 #include "core/text.h"
 #include "memory/storages/storages.h"
+#include "ops/elementwise/add.h"
+#include "ops/exchange/exchange.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
@@ -120,9 +122,12 @@ class SplitNodes {
     for (const Node& node : p_.nodes) out.push_back(maps_of(node));
     return out;
   }
-  // Bytes of the maps that the node makes and reads. A view touches nothing.
+  // Bytes of the maps that the node makes and reads. A view touches nothing, and what ranks
+  // exchange is of gradients.
   int64_t maps_of(const Node& node) const {
-    if (!windows_of(p_, node).empty()) return 0;
+    const bool exchanges =
+        node.op->collective || node.op == &pairwise_sum_op || node.op == &own_piece_op;
+    if (exchanges || !windows_of(p_, node).empty()) return 0;
     std::vector<ValueId> maps;
     for (const auto* list : {&node.in, &node.out}) {
       for (const ValueId v : present(*list)) {
@@ -332,27 +337,37 @@ class PartsWriter {
       if (copy.in[i] != kNone && reads_rows(n, i)) copy.in[i] = part_of(node, copy.in[i], part);
     }
     if (rows.sum >= 0) {
-      add_onto_last(copy, size_t(rows.sum), part);
-    } else {
-      for (ValueId& v : copy.out) {
-        if (v != kNone) v = new_part(v, part);
-      }
+      write_sum(n, std::move(copy), size_t(rows.sum), part);
+      return;
+    }
+    for (ValueId& v : copy.out) {
+      if (v != kNone) v = new_part(v, part);
     }
     out_.replace(n, std::move(copy));
   }
 
-  // A part of a sum goes on from the part before it; the last is the sum.
-  void add_onto_last(Node& copy, size_t operand, int64_t part) {
-    const ValueId sum = copy.out[0];
-    if (sum == kNone) return;
-    if (part > 0) {
+  // A part of a sum goes on from the part before it. What the whole is added onto comes last, so
+  // that it counts as it would of ranks or micro-batches: one number beside another.
+  void write_sum(NodeId n, Node copy, size_t operand, int64_t part) {
+    const Node& node = p_.node(n);
+    const ValueId sum = node.out[0];
+    const ValueId onto = operand < node.in.size() ? node.in[operand] : ValueId(kNone);
+    if (onto != kNone || part > 0) {
       copy.in.resize(std::max(copy.in.size(), operand + 1), kNone);
-      copy.in[operand] = so_far_[sum];
+      copy.in[operand] = part > 0 ? so_far_[sum] : ValueId(kNone);
     }
-    if (part + 1 == count_) return;
-    Value value = p_.value(sum);
-    value.producer = kNone, value.step = copy.step;
-    so_far_[sum] = copy.out[0] = out_.add(std::move(value));
+    const bool is_last = part + 1 == count_;
+    if (!is_last || onto != kNone) {
+      Value value = p_.value(sum);
+      value.producer = kNone, value.step = copy.step;
+      so_far_[sum] = copy.out[0] = out_.add(std::move(value));
+    }
+    Node total = copy;
+    out_.replace(n, std::move(copy));
+    if (!is_last || onto == kNone) return;
+    total.op = &add_op, total.attrs = {};
+    total.in = {onto, so_far_[sum]}, total.out = {sum};
+    out_.insert(std::move(total));
   }
 
   ValueId new_part(ValueId v, int64_t part) {
@@ -406,7 +421,7 @@ class PartsWriter {
   const int64_t count_;
   Rewriter out_;
   ByValue<std::vector<ValueId>> parts_;  // of values by rows
-  ByValue<ValueId> so_far_;              // of a sum that is being written: of the parts before
+  ByValue<ValueId> so_far_;              // of a sum that is being written: of the parts so far
   ByValue<char> is_read_whole_;          // by others than split nodes, which read rows
   ByValue<char> from_run_, from_later_;  // made by a node of the run, or of what waits for its end
   std::vector<NodeId> run_, later_;

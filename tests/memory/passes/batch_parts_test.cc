@@ -220,8 +220,24 @@ TEST(BatchParts, ASumEndsItsRunAndIsAddedOntoWhatThereWas) {
     slices += node.op == &slice_op;
   }
   EXPECT_EQ(sums, 8);
-  EXPECT_EQ(onto, 7) << "all but the first of the last";
+  EXPECT_EQ(onto, 6) << "all but the first of each";
   EXPECT_EQ(slices, 4) << "of x: y stays in parts";
+}
+
+// As of micro-batches that ranks add up: the sum of the parts, then the one onto the other.
+TEST(BatchParts, WhatASumIsAddedOntoComesLast) {
+  std::vector<float> sums[2], before;
+  for (const bool onto : {false, true}) {
+    Builder b;
+    Val y = relu(b.input("x", {{8, 64}})), was = b.input("was", {{64}});
+    b.output("sum", sum_rows(y, onto ? was : Val{}));
+    b.output("was", tanh(was));
+    const Program split = in_batch_parts(b.take(), 4);
+    const Bits bits = bits_of(split);
+    sums[onto] = decode({{64}}, bits.at("sum"));
+    before = made_up("was", {{64}});
+  }
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(sums[1][i], before[i] + sums[0][i]) << i;
 }
 
 // s has as many rows as the sums that lead to it.
