@@ -66,10 +66,12 @@ class Accumulators {
   }
   const std::vector<Val>& level(int level) const { return levels_.at(size_t(level)); }
 
-  // x and the sums that this micro-batch adds; number i of each.
+  // x and the sums that this micro-batch adds; number i of each. None of them is a map.
   Val added(MicroBatch kind, size_t i, Val x) const {
     for (size_t level = 0; level < levels_.size(); ++level) {
-      if (kind.adds >> level & 1) x = add(levels_[level][i], x);
+      if (!(kind.adds >> level & 1)) continue;
+      x = add(levels_[level][i], x);
+      x.builder->program().value(x.id).role = Role::weight_gradient;
     }
     return x;
   }
@@ -159,7 +161,6 @@ class StepRecorder {
         const Node in_scope{.scope = b_.program().value(gradients[i].id).scope};
         Builder::Within where(b_, in_scope, Phase::backward);
         gradients[i] = sums->added(kind_, i, gradients[i]);
-        b_.program().value(gradients[i].id).role = Role::weight_gradient;
       }
       if (kind_.updates()) continue;
       Builder::Within scope(b_, names_[i]);

@@ -11,6 +11,7 @@
 #include "train/images/image_models.h"
 #include "train/images/image_task.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/step_program.h"
 #include "train/loop/sums_over_ranks.h"
 #include "train/run_files/safetensors.h"
 
@@ -106,6 +107,19 @@ TEST_F(Ranks, SmallBucketsChangeNothing) {
 TEST_F(Ranks, SameBitsOfImages) {
   config_ = kImages;
   same_for({2, 4}, {});
+}
+
+// A rank's sum of parts is one number beside the others', as that of a micro-batch is.
+TEST_F(Ranks, SameBitsInPartsOfTheBatch) {
+  config_ =
+      "model: {type: zoo, network: nin, width: 0.125}\n"
+      "data: {synthetic: true, classes: 4, image_size: 64}\n"
+      "train: {batch_size: 4, steps: 2, lr: 0.02, valid_every: 100, log_every: 1, accumulate: 4,\n"
+      "  reduction: ordered, optimizer: momentum, link: 1gbe, batch_parts: 2}\n"
+      "device: {threads: 1}\n";
+  const Config of_two = with_ranks(parse_config(config_, "test.yaml", {}), 2);
+  EXPECT_GT(batch_parts_of(*make_task(of_two), of_two, {64, 64}).nodes, 0);
+  same_for({2}, {});
 }
 
 // Of words that are hidden, and of a budget that no recorded step keeps to.
