@@ -261,13 +261,11 @@ class PartsWriter {
         if (!can_join(n)) close();
         run_.push_back(n);
         for (const ValueId v : present(p_.node(n).out)) from_run_[v] = 1;
-      } else if (run_.empty()) {
-        out_.keep(n);
-      } else if (is_behind(n)) {
+      } else if (!run_.empty() && is_behind(n)) {
         later_.push_back(n);
         for (const ValueId v : present(p_.node(n).out)) from_later_[v] = 1;
       } else {
-        out_.keep(n);  // it needs nothing of the run: before it
+        out_.keep(n);  // before the run, of which it needs nothing
       }
     }
     close();
