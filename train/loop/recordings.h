@@ -1,6 +1,6 @@
 // memory.allow: [reordered]: a model may be recorded in several ways that compute the same but for
-// the order of sums (fused cells, a loss in chunks, parts of the batch). Which one is fastest within
-// a budget depends on the plans of each.
+// the order of sums (fused cells, a loss in chunks, parts of the batch). Which one is fastest
+// within a budget depends on the plans of each.
 #pragma once
 #include <string>
 #include <utility>
