@@ -19,18 +19,9 @@
 #include <cstdint>
 #include <string>
 
-#include "core/program.h"
+#include "memory/passes/split_nodes.h"
 
 namespace pal {
-
-// What was done, for reports and tests.
-struct BatchParts {
-  int64_t wanted = 1, parts = 1;    // that were asked for, and are: 1 where the step is as it was
-  int64_t examples = 0;             // rows of the leading axis
-  int nodes = 0, runs = 0;          // that were split, and runs of them
-  int64_t most = 0, most_else = 0;  // bytes of maps: of the node with most that can be split, and
-                                    // of the others
-};
 
 // A step as it was recorded, in at most so many parts: as many as divide the rows. Nodes that are
 // in a run's way move before or behind it. ProgramError where a node waits that is no exchange, and

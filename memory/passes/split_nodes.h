@@ -1,11 +1,20 @@
 // Which nodes of a step run on a part of the rows at a time (memory/passes/batch_parts.h).
 #pragma once
+#include <cstdint>
 #include <optional>
 
 #include "core/op.h"
-#include "memory/passes/batch_parts.h"
 
 namespace pal {
+
+// What was done, for reports and tests.
+struct BatchParts {
+  int64_t wanted = 1, parts = 1;    // that were asked for, and are: 1 where the step is as it was
+  int64_t examples = 0;             // rows of the leading axis
+  int nodes = 0, runs = 0;          // that were split, and runs of them
+  int64_t most = 0, most_else = 0;  // bytes of maps: of the node with most that can be split, and
+                                    // of the others
+};
 
 class SplitNodes {
  public:
