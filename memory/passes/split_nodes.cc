@@ -158,9 +158,7 @@ ByValue<int64_t> SplitNodes::examples_of_maps() const {
 // The rows that the node could be cut by; 0: it looks at them as a whole.
 int64_t SplitNodes::examples_of(NodeId n) const {
   const Node& node = p_.node(n);
-  if (!node.op->rows || node.op->collective || node.op->writes_state || !node.waits.empty()) {
-    return 0;
-  }
+  if (!node.op->rows || node.op->collective || node.op->writes_state) return 0;
   const Rows rows = node.op->rows(node.attrs);
   if (rows.operands == 0 || node.out.empty()) return 0;
   int64_t count = 0;

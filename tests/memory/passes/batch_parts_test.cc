@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
+#include "core/error.h"
 #include "core/scalars.h"
 #include "core/text.h"
 #include "core/verify.h"
@@ -32,6 +34,7 @@
 #include "ops/norms/lrn.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/columns.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
@@ -299,6 +302,8 @@ TEST(BatchParts, UpdatesAndExchangesKeepTheirPlaces) {
   apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, weights, gradients, scalars, {});
   const Val more = all_reduce({sum_rows(tanh(z))}, 2)[0];
   b.output("more", more);
+  // What ranks exchange may be larger than any map.
+  b.output("large", all_reduce({b.input("gradient", {{8192}})}, 2)[0]);
   const Program whole = b.take();
   BatchParts done;
   const Program split = in_batch_parts(whole, 4, &done);
@@ -311,7 +316,78 @@ TEST(BatchParts, UpdatesAndExchangesKeepTheirPlaces) {
     }
   }
   EXPECT_EQ(places, (std::vector<std::string>{"relu", "relu", "relu", "relu", "all_reduce", "sgd",
-                                              "all_reduce"}));
+                                              "all_reduce", "all_reduce"}));
+}
+
+// y, and what f makes of it, in four parts.
+BatchParts four_parts(const Shape& shape, const std::function<void(Builder&, Val y)>& f) {
+  Builder b;
+  f(b, relu(b.input("x", {shape})));
+  const Program whole = b.take();
+  BatchParts done;
+  const Program split = in_batch_parts(whole, 4, &done);
+  verify(split);
+  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+  return done;
+}
+
+TEST(BatchParts, AMapThatIsThereAsAWholeIsNotSplit) {
+  EXPECT_EQ(four_parts({8, 64}, [](Builder& b, Val y) { b.output("sum", sum_rows(y)); }).nodes, 2);
+  EXPECT_EQ(four_parts({8, 64}, [](Builder& b, Val y) { b.output("y", y); }).nodes, 0);
+}
+
+TEST(BatchParts, RowsBeginOnBytes) {
+  const auto masked = [](Builder& b, Val y) {
+    Val bits = to_bits(y, 0.25f);
+    b.output("sum", sum_rows(b.emit1(pass_inside_op, {y, bits}, IntervalAttrs{0.25f})));
+  };
+  EXPECT_EQ(four_parts({8, 16}, masked).parts, 4);
+  EXPECT_EQ(four_parts({8, 13}, masked).parts, 1);
+}
+
+// The other operand is a row for every leading index, or as many rows as there are.
+TEST(BatchParts, OperandsThatARowDoesNotFitStayWhole) {
+  for (const Shape& other : {Shape{64}, Shape{8, 64}}) {
+    const auto sum = [&](Builder& b, Val y) {
+      b.output("sum", sum_rows(add_broadcast(y, b.input("other", {other}))));
+    };
+    EXPECT_EQ(four_parts({8, 64}, sum).parts, other.rank() == 1 ? 4 : 1);
+  }
+}
+
+// A quarter of the largest map is no larger than a part of it.
+TEST(BatchParts, MapsOfAPartsSizeStayWhole) {
+  const auto done = four_parts({8, 4, 4, 4}, [](Builder& b, Val y) {
+    b.output("sum", sum_rows(relu(max_pool(y, max_pool_attrs(2, 2)).y)));
+  });
+  EXPECT_EQ(done.nodes, 2) << "relu and the pool";
+}
+
+// Most is touched where two maps are added; the largest map has other rows.
+TEST(BatchParts, RowsAreThoseOfTheNodeThatTouchesMost) {
+  const auto done = four_parts({8, 64}, [](Builder& b, Val y) {
+    b.output("sum", sum_rows(add(y, tanh(y))));
+    b.output("other", sum_rows(relu(b.input("large", {{16, 64}}))));
+  });
+  EXPECT_EQ(done.examples, 8);
+  EXPECT_EQ(done.parts, 4);
+}
+
+TEST(BatchParts, PartsAreToldApartAsTimeStepsAre) {
+  const Program split = in_batch_parts(plain_network(), 4);
+  std::vector<int> of_step(4);
+  for (const Node& node : split.nodes) {
+    if (node.op == &conv2d_op && node.step != kNone) ++of_step.at(size_t(node.step));
+  }
+  EXPECT_GT(of_step[0], 0);
+  EXPECT_EQ(of_step, std::vector<int>(4, of_step[0]));
+}
+
+TEST(BatchParts, NodesThatWaitAreRefused) {
+  Program step = plain_network();
+  step.nodes.back().waits = {NodeId(0)};
+  EXPECT_THROW(in_batch_parts(step, 4), ProgramError);
+  EXPECT_NO_THROW(in_batch_parts(step, 1));
 }
 
 TEST(BatchParts, WhatIsInTheWayMovesWhereItMay) {
