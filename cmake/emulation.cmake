@@ -38,7 +38,7 @@ target_include_directories(pal_emulated_gpu BEFORE PUBLIC ${CMAKE_SOURCE_DIR}/te
 target_link_libraries(pal_emulated_gpu PUBLIC pal_ops PRIVATE GTest::gtest)  # of the headers that tests share
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/emulation/*.cc)
 list(REMOVE_ITEM sources ${machine} ${CMAKE_SOURCE_DIR}/tests/emulation/nccl.cc)
-foreach(stem ops/generic/checks ops/generic/structure train/translation/golden_test
+foreach(stem ops/generic/checks ops/generic/rows ops/generic/structure train/translation/golden_test
              train/images/golden_test train/speech/golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
   list(APPEND sources ${CMAKE_SOURCE_DIR}/tests/${stem}.cc)
 endforeach()

@@ -8,7 +8,7 @@ add_executable(test_gpu tests/emulation/attention_cores_test.cc tests/emulation/
   tests/emulation/recurrent_steps_test.cc tests/emulation/recurrent_test.cc
   tests/emulation/shared_pool_test.cc tests/emulation/steps_nan_test.cc tests/emulation/steps_test.cc
   tests/emulation/steps_tf32_test.cc tests/emulation/turns_test.cc
-  tests/gpu/lasting_errors.cc tests/gpu/own_cache.cc tests/gpu/real.cc tests/ops/generic/checks.cc
+  tests/gpu/lasting_errors.cc tests/gpu/own_cache.cc tests/gpu/real.cc tests/ops/generic/checks.cc tests/ops/generic/rows.cc
   tests/ops/generic/structure.cc tests/train/translation/golden_test.cc
   tests/train/images/golden_test.cc tests/train/speech/golden_test.cc)
 target_link_libraries(test_gpu pal_test_support pal_train pal_test_main)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <random>
 
 #include "core/builder.h"
@@ -146,129 +145,6 @@ Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites) {
   if (parts.program.nodes.size() < 2) problems.push_back("its parts are one node");
   compare(c, evaluate(c, {.threads = 2}, problems),
           evaluate(parts, c.out, {.threads = 2}, problems), "in parts", problems);
-  return problems;
-}
-
-namespace {
-
-// Bytes of rows [begin, end) of a leading axis whose rows begin on bytes.
-Bytes rows_of(const TensorSpec& spec, const Bytes& bytes, int64_t begin, int64_t end) {
-  const int64_t row = spec.bytes() / spec.shape[0];
-  return {bytes.begin() + begin * row, bytes.begin() + end * row};
-}
-
-TensorSpec with_rows(TensorSpec spec, int64_t rows) {
-  spec.shape = spec.shape.without(0).with_front(rows);
-  return spec;
-}
-
-// What the operator gives, run on one part of the rows after the other; nothing where the case has
-// no rows, or its attributes say how many there are.
-std::optional<std::vector<Bytes>> by_rows(const Case& c, int64_t parts, Problems& problems) {
-  if (!c.op->rows) return {};
-  const Rows rows = c.op->rows(c.example.attrs);
-  const auto reads = [&](size_t k) {
-    return c.in[k] != kNone && rows.reads(k) && int(k) != rows.sum;
-  };
-  int64_t count = 0;
-  for (size_t k = 0; k < c.in.size(); ++k) {
-    if (!reads(k)) continue;
-    const TensorSpec& spec = c.example.operands[k].spec;
-    if (count == 0) count = spec.shape.rank() > 1 ? spec.shape[0] : 0;
-    if (count == 0 || spec.shape[0] != count || spec.numel() / count * bits(spec.dtype) % 8)
-      return {};
-  }
-  if (count < 2 || count % parts != 0) return {};
-  for (const ValueId v : c.out) {
-    if (v == kNone || rows.sum >= 0) continue;
-    const TensorSpec& spec = c.program.value(v).spec;
-    if (spec.numel() / count * bits(spec.dtype) % 8 != 0) return {};
-  }
-  std::vector<Bytes> out(c.out.size());
-  for (int64_t begin = 0; begin < count; begin += count / parts) {
-    Example example = c.example;
-    Case part = c;
-    for (size_t k = 0; k < c.in.size(); ++k) {
-      if (!reads(k)) continue;
-      part.values[k] = rows_of(example.operands[k].spec, c.values[k], begin, begin + count / parts);
-      example.operands[k].spec = with_rows(example.operands[k].spec, count / parts);
-    }
-    if (rows.sum >= 0 && begin > 0) {
-      ExampleOperand& sum = example.operands[size_t(rows.sum)];
-      sum.absent = false, sum.spec = c.program.value(c.out[0]).spec;
-      part.values[size_t(rows.sum)] = out[0];
-    }
-    try {
-      Case made = make_case(*c.op, example, c.seed, c.accelerator);
-      made.values = part.values, made.cudnn = c.cudnn;
-      const auto got = evaluate(made, {.threads = 2}, problems);
-      for (size_t i = 0; i < got.size(); ++i) {
-        if (c.out[i] == kNone) continue;
-        const TensorSpec& spec = c.program.value(c.out[i]).spec;
-        if (rows.sum < 0 &&
-            made.program.value(made.out[i]).spec != with_rows(spec, count / parts)) {
-          return {};
-        }
-        if (rows.sum >= 0) out[i].clear();
-        out[i].insert(out[i].end(), got[i].begin(), got[i].end());
-      }
-    } catch (const ProgramError&) {
-      return {};
-    }
-  }
-  return out;
-}
-
-// Whether two results are the same but for rounding, beside the largest of them.
-bool are_close(const TensorSpec& spec, const Bytes& a, const Bytes& b) {
-  const std::vector<float> x = decode(spec, a), y = decode(spec, b);
-  double most = 0, apart = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return false;
-    most = std::max(most, double(std::abs(x[i])));
-    apart = std::max(apart, double(std::abs(x[i] - y[i])));
-  }
-  return apart <= most * (spec.dtype == DType::f32 ? 1e-5 : 0x1p-6);
-}
-
-}  // namespace
-
-Problems check_rows(const Case& c) {
-  Problems problems;
-  for (const int64_t parts : {2, 3, 5, 19}) {
-    const auto got = by_rows(c, parts, problems);
-    if (!got) continue;
-    const auto whole = evaluate(c, {.threads = 2}, problems);
-    for (size_t i = 0; i < whole.size(); ++i) {
-      if (whole[i].empty()) continue;
-      const TensorSpec& spec = c.program.value(c.out[i]).spec;
-      const std::string name = c.op->name;
-      const bool is_librarys = c.accelerator || name.starts_with("conv") || name == "matmul";
-      const bool exact = c.op->rows(c.example.attrs).sum < 0 && !is_librarys;
-      if (exact ? first_difference(spec, whole[i], (*got)[i]).empty()
-                : are_close(spec, whole[i], (*got)[i])) {
-        continue;
-      }
-      problems.push_back("output " + std::to_string(i) + " differs by rows, in " +
-                         std::to_string(parts) +
-                         " parts: " + first_difference(spec, whole[i], (*got)[i]));
-    }
-  }
-  return problems;
-}
-
-Problems check_rows_exercised(const std::vector<Case>& cases) {
-  Problems problems;
-  const bool takes_rows = std::any_of(cases.begin(), cases.end(), [](const Case& c) {
-    return c.op->rows && c.op->rows(c.example.attrs).operands != 0;
-  });
-  const bool is_tried = std::any_of(cases.begin(), cases.end(), [&](const Case& c) {
-    for (const int64_t parts : {2, 3, 5, 19}) {
-      if (by_rows(c, parts, problems)) return true;
-    }
-    return false;
-  });
-  if (takes_rows && !is_tried) problems.push_back("no example is run by rows");
   return problems;
 }
 

@@ -80,7 +80,7 @@ Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites = a
 // OpDef::rows: run on some rows after the others, it gives the rows of the whole (of a library's
 // kernels all but the last bits), and sums alike but for the order.
 Problems check_rows(const Case& c);
-// One of the operator's examples at least is run so, where it says that it takes rows.
+// Of each thing that the operator says of rows one example at least is run so.
 Problems check_rows_exercised(const std::vector<Case>& cases);
 // The same case with all floats stored as f32; false where they are, or where the operator does not
 // take them so.

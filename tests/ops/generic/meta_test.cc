@@ -30,6 +30,60 @@ TEST(GenericMeta, FindsNothingWrongWithASoundOperator) {
   EXPECT_EQ(all_checks(case_of(op)), Problems{});
 }
 
+TEST(GenericMeta, RowsThatAreNotAsItSays) {
+  OpDef op = sound();
+  const auto check = [&](Rows (*rows)(const Attrs&)) {
+    op.rows = rows;
+    return check_rows(case_of(op));
+  };
+  EXPECT_EQ(check(rows_of_each), Problems{});
+  EXPECT_EQ(check_rows_exercised({case_of(op)}), Problems{});
+  op.cpu.run = [](const KernelArgs& a) {  // the last row first
+    const int64_t row = a.in_spec[0].shape.back(), n = count(a);
+    for (int64_t i = 0; i < n; ++i) a.output(0)[n - row - i / row * row + i % row] = a.input(0)[i];
+  };
+  EXPECT_TRUE(mentions(check(rows_of_each), "output 0 differs by rows, in 5 parts"));
+  EXPECT_EQ(check(nullptr), Problems{});
+  op.cpu.run = [](const KernelArgs& a) {  // by place in the whole
+    for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = float(i);
+  };
+  EXPECT_TRUE(mentions(check(rows_of_each), "differs by rows"));
+  op.cpu.run = [](const KernelArgs& a) {  // not a number, where there are few rows
+    for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = count(a) < 45 ? NAN : a.input(0)[i];
+  };
+  EXPECT_TRUE(mentions(check(rows_of_each), "differs by rows"));
+  op.infer = [](SpecSpan in, const Attrs&) {
+    require(in[0].shape[0] == 5, "five rows");
+    return Specs{in[0]};
+  };
+  EXPECT_TRUE(mentions(check_rows_exercised({case_of(op)}), "no example is run by rows"));
+}
+
+TEST(GenericMeta, SumsOverRowsThatForgetTheSumSoFar) {
+  OpDef op = sound();
+  op.infer = [](SpecSpan in, const Attrs&) { return Specs{{{in[0].shape[1]}}}; };
+  op.shares = {}, op.optional_from = 1;
+  op.examples = {{.operands = {{.spec = {{5, 9}}}, {.spec = {{9}}, .absent = true}}}};
+  op.rows = [](const Attrs&) -> Rows { return {.operands = 1, .sum = 1}; };
+  op.cpu.run = [](const KernelArgs& a) {
+    const int64_t width = a.in_spec[0].shape[1];
+    for (int64_t c = 0; c < width; ++c) {
+      float sum = a.input(1) ? a.input(1)[c] : 0;
+      for (int64_t i = c; i < count(a); i += width) sum += a.input(0)[i];
+      a.output(0)[c] = sum;
+    }
+  };
+  EXPECT_EQ(check_rows(case_of(op)), Problems{});
+  op.cpu.run = [](const KernelArgs& a) {
+    const int64_t width = a.in_spec[0].shape[1];
+    for (int64_t c = 0; c < width; ++c) {
+      a.output(0)[c] = 0;
+      for (int64_t i = c; i < count(a); i += width) a.output(0)[c] += a.input(0)[i];
+    }
+  };
+  EXPECT_TRUE(mentions(check_rows(case_of(op)), "output 0 differs by rows"));
+}
+
 TEST(GenericMeta, UnwrittenTail) {
   const OpDef op = with_kernel([](const KernelArgs& a) {
     for (int64_t i = 0; i < count(a) / 8 * 8; ++i) a.output(0)[i] = a.input(0)[i];
