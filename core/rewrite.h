@@ -2,6 +2,7 @@
 // nodes of others says so in a Rewrite in its file; all_rewrites() lists them, and passes look them
 // up.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct FusedPattern {
     NodeId node = kNone;
     Attrs attrs;
   } stays = {};
+  // Nodes of `program` that have to be there, and stay as they are, whoever else reads what they
+  // make: the others know by them what a value is.
+  std::vector<NodeId> given = {};
+
+  bool is_given(NodeId n) const { return std::find(given.begin(), given.end(), n) != given.end(); }
+  bool remains(NodeId n) const { return n == stays.node || is_given(n); }
 };
 
 struct Rewrite {

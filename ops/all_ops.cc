@@ -16,6 +16,7 @@
 #include "ops/elementwise/dropout.h"
 #include "ops/elementwise/scale_channels.h"
 #include "ops/elementwise/self_gated.h"
+#include "ops/elementwise/sum_inside.h"
 #include "ops/encodings/dpr.h"
 #include "ops/encodings/ssdc.h"
 #include "ops/exchange/exchange.h"
@@ -26,6 +27,7 @@
 #include "ops/losses/softmax.h"
 #include "ops/losses/top_k.h"
 #include "ops/norms/batch_norm.h"
+#include "ops/norms/batch_norm_relu.h"
 #include "ops/norms/frame_norm.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/norms/lrn.h"
@@ -82,6 +84,8 @@ std::span<const OpDef* const> all_ops() {
       &batch_norm_apply_op,
       &batch_norm_grad_op,
       &batch_norm_infer_op,
+      &batch_norm_relu_op,
+      &batch_norm_relu_grad_op,
       &batch_norm_statistics_op,
       &batched_matmul_op,
       &broadcast_leading_op,
@@ -201,6 +205,7 @@ std::span<const OpDef* const> all_ops() {
       &subsample_op,
       &subsample_grad_op,
       &sum_all_op,
+      &sum_inside_op,
       &sum_leading_op,
       &sum_of_op,
       &sum_of_squares_op,

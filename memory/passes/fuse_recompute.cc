@@ -89,13 +89,18 @@ class Matches {
     const auto& nodes = m.binding.node;
     const NodeId stays = m.stays();
     NodeId first = p_.node_count(), last = 0;
-    for (NodeId n : nodes) {
-      if (n != stays) first = std::min(first, n), last = std::max(last, n);
+    for (NodeId i : nodes.ids()) {
+      if (m.pattern->form.remains(i)) continue;
+      first = std::min(first, nodes[i]), last = std::max(last, nodes[i]);
     }
     if (updates_[last] != updates_[first]) return;  // state may have moved on
     m.latest = last;
     auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
     for (NodeId i : nodes.ids()) {
+      if (m.pattern->form.is_given(i)) {
+        if (is_for(m, nodes[i])) return;
+        continue;
+      }
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
       const Part part = part_[nodes[i]];
       if (part != Part::none && (part != Part::shared || !may_stay)) return;
@@ -115,14 +120,35 @@ class Matches {
     const std::vector<ValueId> operands = m.operands();
     for (ValueId v : present(operands)) {
       const NodeId producer = p_.value(v).producer;
-      if (producer >= m.latest || (among(producer) && producer != stays)) return;
+      if (producer >= m.latest || (among(producer) && !remains(m, producer))) return;
     }
     take(m);
     list_.push_back(std::move(m));
   }
 
+  // Of the match's nodes.
+  static bool remains(const Match& m, NodeId n) {
+    const auto& nodes = m.binding.node;
+    return m.pattern->form.remains(
+        NodeId(std::find(nodes.begin(), nodes.end(), n) - nodes.begin()));
+  }
+  // A clone that nobody would read when the match is fused.
+  bool is_for(const Match& m, NodeId n) const {
+    if (p_.node(n).phase != Phase::recompute) return false;
+    const auto& nodes = m.binding.node;
+    const auto goes = [&](NodeId r) {
+      return std::find(nodes.begin(), nodes.end(), r) != nodes.end() && !remains(m, r);
+    };
+    for (ValueId v : present(p_.node(n).out)) {
+      const auto readers = readers_[v];
+      if (kept_[v] || !std::all_of(readers.begin(), readers.end(), goes)) return false;
+    }
+    return true;
+  }
+
   void take(const Match& m) {
     for (NodeId i : m.binding.node.ids()) {
+      if (m.pattern->form.is_given(i)) continue;
       const NodeId n = m.binding.node[i];
       bool inside = stays_or_goes(p_.node(n));
       for (ValueId v : present(m.pattern->form.program.node(i).out)) {
@@ -225,10 +251,14 @@ class Arrangement {
 };
 
 Node fused(const Program& p, const Match& m) {
-  Node out = p.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
+  std::vector<NodeId> nodes;
+  for (NodeId i : m.binding.node.ids()) {
+    if (!m.pattern->form.is_given(i)) nodes.push_back(m.binding.node[i]);
+  }
+  Node out = p.node(*std::max_element(nodes.begin(), nodes.end()));
   out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
   out.in = m.operands(), out.out = m.outputs();
-  for (NodeId n : m.binding.node) {
+  for (NodeId n : nodes) {
     if (p.node(n).phase == Phase::backward) out.phase = Phase::backward;
     if (out.phase == Phase::encode) out.phase = p.node(n).phase;  // of what is encoded
   }

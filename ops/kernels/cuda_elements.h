@@ -333,8 +333,10 @@ template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
   for (int j = 0; j < kGroup; ++j) {
     if constexpr (N == 1)
       y[j] = f(x[0][j]);
-    else
+    else if constexpr (N == 2)
       y[j] = f(x[0][j], x[1][j]);
+    else
+      y[j] = f(x[0][j], x[1][j], x[2][j]);
   }
   eight.store(a.out, y);
 }
@@ -344,7 +346,7 @@ struct Same {
 };
 
 template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
-  static_assert(N == 1 || N == 2);
+  static_assert(N >= 1 && N <= 3);
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
   operands.choose_eights();

@@ -25,17 +25,8 @@ void normalize(const KernelArgs& a, const float* mean, const float* scale) {
 }
 
 void run_forward(const KernelArgs& a) {
-  const AllRows q(a.in_spec[0]);
-  const float* gamma = a.input(1);
-  float* partial = reinterpret_cast<float*>(a.workspace);
-  float* scale = partial + q.chunks() * 2 * q.channels;
-  float* mean = a.out[1] ? a.output(1) : scale + q.channels;
-  float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
-  batch_moments(a.queue, a.in[0], a.in_spec[0], partial,
-                {mean, rstd, a.output(3), a.attrs.as<BatchNormAttrs>().eps});
-  if (!a.out[0]) return;
-  for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] * rstd[c];
-  normalize(a, mean, scale);
+  const BatchScale s = batch_scale(a, a.attrs.as<BatchNormAttrs>().eps);
+  if (a.out[0]) normalize(a, s.mean, s.scale);
 }
 
 void run_infer(const KernelArgs& a) {

@@ -11,6 +11,7 @@
 #include "ops/kernels/tiles.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/norm_kernel.h"
+#include "ops/norms/rectified.h"
 
 namespace pal {
 namespace {
@@ -25,16 +26,6 @@ void run_statistics(const KernelArgs& a) {
                 {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + q.channels,
                  a.output(2), a.attrs.as<BatchNormAttrs>().eps});
 }
-
-struct Rectified {
-  float operator()(float y, int64_t) const { return Relu{}(y); }
-};
-template <class T> struct RectifiedSum {
-  const T* residual;
-  float operator()(float y, int64_t i) const {
-    return Relu{}(Add{}(as_stored<T>(y), load(residual, i)));
-  }
-};
 
 template <class T> void apply(const KernelArgs& a, const float* scale) {
   auto with = [&](auto f) {

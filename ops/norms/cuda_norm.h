@@ -284,41 +284,89 @@ void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps
   finish_moments(a, r, to, gamma, eps);
 }
 
-// x, gamma, beta, .. -> y, mean, rstd, variance
+// x, gamma, beta, .. -> y, mean, rstd, variance. With relu: max(y (+ residual), 0).
 template <class Valid>
-void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps) {
+void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps,
+                  Stored residual = {}, bool relu = false) {
   const NormSpace s(a, r);
   norm_moments(a, r, valid, eps, {s.first, s.second, a.output(1), a.output(2), a.output(3)},
                a.input(1));
-  if (a.out[0])
-    normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{floats(s.second, r.channels)});
+  if (a.out[0]) {
+    normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{floats(s.second, r.channels)},
+                       residual, relu);
+  }
 }
 
 // ---- the gradient: dy, x, gamma, (lengths,) mean, rstd -> dx, dgamma, dbeta ----
 
+// What counts as an element's dy: `of(c)` takes dy and x of a channel's elements, `apply` those of
+// eight elements, whose x are given less their mean.
+struct PlainDy {
+  struct Of {
+    __device__ float operator()(float dy, float) const { return dy; }
+  };
+  __device__ Of of(int64_t) const { return {}; }
+  __device__ void apply(const RowEight&, const float*, float*) const {}
+};
+// dy where y = max((x - mean) gamma rstd + beta, 0), rounded to its type, is inside of relu's
+// interval; else 0.
+struct RectifiedDy {
+  Stored gamma, beta, mean, rstd;  // a number a channel
+  DType type;
+  PassInside inside{IntervalAttrs{}};
+
+  struct Of {
+    float mean, scale, beta;
+    DType type;
+    PassInside inside;
+    __device__ float operator()(float dy, float x) const {
+      return inside(dy, as_stored(type, Relu{}((x - mean) * scale + beta)));
+    }
+  };
+  __device__ Of of(int64_t c) const {
+    return {at(mean, c), at(gamma, c) * at(rstd, c), at(beta, c), type, inside};
+  }
+  __device__ void apply(const RowEight& e, const float* distance, float* dy) const {
+    float scale[kGroup], v[kGroup];
+    e.load_row(gamma, scale), e.load_row(rstd, v);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) scale[k] = scale[k] * v[k];
+    e.load_row(beta, v);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      dy[k] = inside(dy[k], as_stored(type, Relu{}(distance[k] * scale[k] + v[k])));
+    }
+  }
+  __device__ static float at(const Stored& row, int64_t c) {
+    return static_cast<const float*>(row.data)[c];
+  }
+};
+
 // partial[chunk] = {sum of dy, sum of dy (x - mean)}.
-template <class T, class Valid>
+template <class T, class Valid, class Dy>
 __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, const T* dy, const T* x,
-                                              const float* mean, NormRows r, Valid valid) {
+                                              const float* mean, NormRows r, Valid valid,
+                                              Dy counted) {
   const auto [chunk, c] = chunk_and_column(r.channels);
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
   const float center = mean[c];
+  const auto of = counted.of(c);
   float sum = 0, dot = 0;
   int64_t n = 0;
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
     if (!valid(i)) continue;
-    const float d = load(dy, i * r.channels + c);
-    sum += d, dot += d * (load(x, i * r.channels + c) - center), ++n;
+    const float here = load(x, i * r.channels + c), d = of(load(dy, i * r.channels + c), here);
+    sum += d, dot += d * (here - center), ++n;
   }
   partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = dot;
   if (c == 0 && !r.all) count[chunk] = float(n);
 }
 
-template <class T, class Valid>
+template <class T, class Valid, class Dy>
 __global__ void norm_tile_sums_kernel(float* partial, float* count, const T* dy, const T* x,
-                                      const float* mean, NormRows r, Valid valid,
+                                      const float* mean, NormRows r, Valid valid, Dy counted,
                                       int64_t tile_columns) {
   const NormTilePlace tile(r, tile_columns);
   T *of_dy = shared_memory<T>(), *of_x = of_dy + tile.rows * tile.columns;
@@ -329,6 +377,7 @@ __global__ void norm_tile_sums_kernel(float* partial, float* count, const T* dy,
   if (c >= tile.columns) return;
   const float* centers = mean + tile.column + c;
   const float center[2] = {centers[0], centers[1]};
+  const typename Dy::Of of[2] = {counted.of(tile.column + c), counted.of(tile.column + c + 1)};
   float sum[2] = {}, dot[2] = {};
   int n = 0;
 #pragma unroll 8
@@ -338,6 +387,7 @@ __global__ void norm_tile_sums_kernel(float* partial, float* count, const T* dy,
     load_columns(of_dy + i * tile.columns + c, d), load_columns(of_x + i * tile.columns + c, v);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
+      d[k] = of[k](d[k], v[k]);
       sum[k] += here ? d[k] : 0, dot[k] += here ? d[k] * (v[k] - center[k]) : 0;
     }
     n += here;
@@ -353,7 +403,8 @@ struct NormGrad {
   Stored gamma, mean, rstd, mean_dy, slope;
   bool apart;  // RowEight's
 };
-template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid) {
+template <class Valid, class Dy>
+__global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid, Dy counted) {
   const RowEight e(r.rows, r.channels, a.apart);
   if (e.none()) return;
   float d[kGroup], x[kGroup], factor[kGroup], of[kGroup];
@@ -361,6 +412,7 @@ template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRo
   e.load_row(a.mean, of);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) x[k] = x[k] - of[k];
+  counted.apply(e, x, d);
   e.load_row(a.slope, of);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) x[k] = x[k] * of[k];
@@ -376,27 +428,28 @@ template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRo
 }
 
 // The sums of a gradient, which is of operands dy and x.
-template <class Valid>
+template <class Valid, class Dy = PlainDy>
 void norm_gradient_sums(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-                        const float* rstd, const NormGradientSums& to) {
+                        const float* rstd, const NormGradientSums& to, Dy counted = {}) {
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const int64_t tile = norm_tile_columns<T>(r, a.input<T>(0), a.input<T>(1));
     if (tile) {
-      return launch(norm_tile_sums_kernel<T, Valid>, {blocks_of(r.channels, tile) * r.chunks},
+      return launch(norm_tile_sums_kernel<T, Valid, Dy>, {blocks_of(r.channels, tile) * r.chunks},
                     kThreads, norm_tile_bytes<T>(r, tile, 2), stream_of(a), s.partial, s.count,
-                    a.input<T>(0), a.input<T>(1), mean, r, valid, tile);
+                    a.input<T>(0), a.input<T>(1), mean, r, valid, counted, tile);
     }
-    launch(batch_norm_grad_chunks_kernel<T, Valid>,
+    launch(batch_norm_grad_chunks_kernel<T, Valid, Dy>,
            {blocks_of(r.channels, kColumnThreads) * r.chunks}, kColumnThreads, a, s.partial,
-           s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
+           s.count, a.input<T>(0), a.input<T>(1), mean, r, valid, counted);
   });
   finish_gradient_sums(a, r, to, rstd);
 }
 // dx, of operands dy, x, gamma.
-template <class Valid>
+template <class Valid, class Dy = PlainDy>
 void norm_gradient_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-                            const float* rstd, const float* mean_dy, const float* slope) {
+                            const float* rstd, const float* mean_dy, const float* slope,
+                            Dy counted = {}) {
   const Stored dx = stored(a.out[0], a.out_spec[0], r.channels),
                dy = stored(a.in[0], a.in_spec[0], r.channels),
                x = stored(a.in[1], a.in_spec[1], r.channels);
@@ -409,16 +462,17 @@ void norm_gradient_elements(const KernelArgs& a, const NormRows& r, Valid valid,
                       .mean_dy = floats(mean_dy, r.channels),
                       .slope = floats(slope, r.channels),
                       .apart = row_fours_apart(r.channels, dx, dy, x)};
-  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad, r,
-         valid);
+  launch(batch_norm_grad_kernel<Valid, Dy>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad,
+         r, valid, counted);
 }
 
-template <class Valid>
+template <class Valid, class Dy = PlainDy>
 void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-                   const float* rstd) {
+                   const float* rstd, Dy counted = {}) {
   const NormSpace s(a, r);
-  norm_gradient_sums(a, r, valid, mean, rstd, {s.first, s.second, a.output(1), a.output(2)});
-  if (a.out[0]) norm_gradient_elements(a, r, valid, mean, rstd, s.first, s.second);
+  norm_gradient_sums(a, r, valid, mean, rstd, {s.first, s.second, a.output(1), a.output(2)},
+                     counted);
+  if (a.out[0]) norm_gradient_elements(a, r, valid, mean, rstd, s.first, s.second, counted);
 }
 
 }  // namespace pal

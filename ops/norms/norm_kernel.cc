@@ -42,6 +42,20 @@ void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, fl
   });
 }
 
+BatchScale batch_scale(const KernelArgs& a, float eps) {
+  const AllRows q(a.in_spec[0]);
+  const float* gamma = a.input(1);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  float* scale = partial + q.chunks() * 2 * q.channels;
+  float* mean = a.out[1] ? a.output(1) : scale + q.channels;
+  float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
+  batch_moments(a.queue, a.in[0], a.in_spec[0], partial, {mean, rstd, a.output(3), eps});
+  if (a.out[0]) {
+    for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] * rstd[c];
+  }
+  return {mean, scale};
+}
+
 void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis) {
   const bool frames = batch_axis != kNone;
   require(in.size() == count, "takes ", count, " operands");

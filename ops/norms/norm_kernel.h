@@ -64,6 +64,13 @@ struct Moments {
 void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float* partial,
                    const Moments& out);
 
+// Of operands x, gamma, .. -> y, mean, rstd, variance, of which the last three are made here: what
+// y needs of them. `scale` = gamma rstd.
+struct BatchScale {
+  const float *mean, *scale;
+};
+BatchScale batch_scale(const KernelArgs& a, float eps);
+
 // sum[c] = the sum of x - base(c), m2[c] = the sum of (x - the chunk's mean)^2, over the rows that
 // count among frames [begin, end). The base, one of the rows, keeps the digits that a mean far from
 // zero would take.
@@ -174,21 +181,28 @@ void normalize(const Queue& queue, const Rows& q, const T* x, const float* mean,
   });
 }
 
+// What counts as an element's dy, given its x and channel.
+struct GivenDy {
+  float operator()(float dy, float, int64_t) const { return dy; }
+};
+
 // Of a gradient: the sums of dy and of dy (x - mean), a chunk's in f32. `partial`: two numbers a
 // chunk and channel.
-template <class T, class Rows>
+template <class T, class Rows, class F = GivenDy>
 void gradient_chunks(const Queue& queue, const Rows& q, const T* dy, const T* x, const float* mean,
-                     float* partial) {
+                     float* partial, F f = {}) {
   const int64_t channels = q.channels, step = q.chunk();
   parallel_chunks(queue, q.frames, step, [&](int64_t begin, int64_t end) {
     float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
     std::fill(sum, sum + 2 * channels, 0.0f);
     q.each_row(begin, end, [&](int64_t at) {
       const T *g = dy + at, *row = x + at;
+      const auto counted = f;  // its own copy: the stores below could change one that others see
 #pragma omp simd
       for (int64_t c = 0; c < channels; ++c) {
-        sum[c] += load(g, c);
-        dot[c] += load(g, c) * (load(row, c) - mean[c]);
+        const float here = load(row, c), d = counted(load(g, c), here, c);
+        sum[c] += d;
+        dot[c] += d * (here - mean[c]);
       }
     });
   });
@@ -213,9 +227,9 @@ void combine_gradient(const Queue& queue, const Rows& q, const float* partial, c
 struct NormSlopes {
   const float *gamma, *mean, *rstd, *mean_dy, *slope;
 };
-template <class T, class Rows>
+template <class T, class Rows, class F = GivenDy>
 void gradient_elements(const Queue& queue, const Rows& q, const T* dy, const T* x,
-                       const NormSlopes& s, T* dx) {
+                       const NormSlopes& s, T* dx, F f = {}) {
   const int64_t channels = q.channels;
   const float *gamma = s.gamma, *mean = s.mean, *rstd = s.rstd;
   const float *mean_dy = s.mean_dy, *slope = s.slope;
@@ -229,10 +243,12 @@ void gradient_elements(const Queue& queue, const Rows& q, const T* dy, const T* 
       for (int64_t at = from; at < from + q.rows * channels; at += channels) {
         const T *g = dy + at, *row = x + at;
         T* to = dx + at;
+        const auto counted = f;  // as in gradient_chunks
 #pragma omp simd
         for (int64_t c = 0; c < channels; ++c) {
-          const float distance = load(row, c) - mean[c];
-          store(to, c, gamma[c] * rstd[c] * (load(g, c) - mean_dy[c] - distance * slope[c]));
+          const float here = load(row, c), d = counted(load(g, c), here, c);
+          const float distance = here - mean[c];
+          store(to, c, gamma[c] * rstd[c] * (d - mean_dy[c] - distance * slope[c]));
         }
       }
     }
@@ -243,15 +259,15 @@ void gradient_elements(const Queue& queue, const Rows& q, const T* dy, const T* 
 // rows that count:
 //   dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - dbeta / N - xhat dgamma / N).
 // Workspace: two numbers a chunk and channel, then two a channel.
-template <class T, class Rows>
-void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
+template <class T, class Rows, class F = GivenDy>
+void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics, F f = {}) {
   const T *dy = a.input<T>(0), *x = a.input<T>(1);
   const float *mean = a.input(statistics), *rstd = a.input(statistics + 1);
   float *dgamma = a.output(1), *dbeta = a.output(2);
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, {sum, dot}, C)
   float* mean_dy = partial + 2 * q.chunks() * q.channels;
   float* slope = mean_dy + q.channels;
-  gradient_chunks(a.queue, q, dy, x, mean, partial);
+  gradient_chunks(a.queue, q, dy, x, mean, partial, f);
   const double rows = double(std::max<int64_t>(q.count(0, q.frames), 1));
   combine_gradient(a.queue, q, partial, rstd, [&](int64_t c, double sum, double dot) {
     if (dbeta) dbeta[c] = float(sum);
@@ -260,7 +276,7 @@ void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
     slope[c] = float(dot * double(rstd[c]) / rows);
   });
   if (!a.out[0]) return;
-  gradient_elements(a.queue, q, dy, x, {a.input(2), mean, rstd, mean_dy, slope}, a.output<T>(0));
+  gradient_elements(a.queue, q, dy, x, {a.input(2), mean, rstd, mean_dy, slope}, a.output<T>(0), f);
 }
 
 // ProgramError unless there are `count` operands, the first of them plain floats (.., C), `images`

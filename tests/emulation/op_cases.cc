@@ -125,23 +125,14 @@ Example of_rows(Example of, const Shape& x, DType type) {
 
 // Operators whose f32 rows have two fours a thread, or fewer columns, and the width of their first
 // example.
-const std::map<std::string, int64_t> kRowsOfFours = {{"add_broadcast", 7},
-                                                     {"add_positions", 6},
-                                                     {"batch_norm", 5},
-                                                     {"batch_norm_apply", 5},
-                                                     {"batch_norm_grad", 5},
-                                                     {"batch_norm_infer", 5},
-                                                     {"frame_norm", 5},
-                                                     {"frame_norm_apply", 5},
-                                                     {"frame_norm_grad", 5},
-                                                     {"frame_norm_infer", 5},
-                                                     {"gru_cell", 5},
-                                                     {"gru_cell_grad", 5},
-                                                     {"gru_cell_replay_grad", 5},
-                                                     {"lstm_cell", 5},
-                                                     {"lstm_cell_grad", 5},
-                                                     {"lstm_cell_replay_grad", 5},
-                                                     {"scale_channels", 5}};
+const std::map<std::string, int64_t> kRowsOfFours = {
+    {"add_broadcast", 7},    {"add_positions", 6},        {"batch_norm", 5},
+    {"batch_norm_apply", 5}, {"batch_norm_grad", 5},      {"batch_norm_infer", 5},
+    {"batch_norm_relu", 5},  {"batch_norm_relu_grad", 5}, {"frame_norm", 5},
+    {"frame_norm_apply", 5}, {"frame_norm_grad", 5},      {"frame_norm_infer", 5},
+    {"gru_cell", 5},         {"gru_cell_grad", 5},        {"gru_cell_replay_grad", 5},
+    {"lstm_cell", 5},        {"lstm_cell_grad", 5},       {"lstm_cell_replay_grad", 5},
+    {"scale_channels", 5}};
 
 }  // namespace
 
@@ -152,8 +143,8 @@ std::vector<Example> examples_of(const OpDef& op) {
   if (const auto rows = kRowsOfFours.find(name); rows != kRowsOfFours.end()) {
     out.push_back(widened(out[0], rows->second, 40));
   }
-  if (name == "batch_norm" || name == "batch_norm_grad" || name == "frame_norm" ||
-      name == "frame_norm_grad") {
+  if (name == "batch_norm" || name == "batch_norm_grad" || name == "batch_norm_relu" ||
+      name == "batch_norm_relu_grad" || name == "frame_norm" || name == "frame_norm_grad") {
     out.push_back(of_rows(out[0], {35, 2, 264}, DType::bf16));
     out.push_back(of_rows(out[0], {35, 2, 264}, DType::f32));
     out.push_back(of_rows(out[0], {35, 11, 2, 24}, DType::bf16));

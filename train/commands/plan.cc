@@ -282,9 +282,7 @@ int run_plan(const PlanArgs& given) {
   if (!args.max_depth.empty()) facts.max_depth = search(args.max_depth);
 
   const Config& recorded = automatic ? planned.of.recording.config : args.config;
-  if (*recorded.train.batch_parts > 1) {
-    facts.batch_parts = batch_parts_of(*task->variant(recorded), recorded, planned.bucket);
-  }
+  facts.batch_parts = batch_parts_of(*task->variant(recorded), recorded, planned.bucket);
   if (args.links) facts.devices = device_facts(planned.step, *options.profile);
   const auto [source, target] = planned.bucket;
   const std::string bucket = std::to_string(source) + "," + std::to_string(target);

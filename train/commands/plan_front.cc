@@ -108,9 +108,7 @@ int run_front(const PlanArgs& given) {
   if (plan && args.links) facts.devices = device_facts(*plan, *options.profile);
   if (plan) {
     const Config& recorded = all.of(*chosen).first.config;
-    if (*recorded.train.batch_parts > 1) {
-      facts.batch_parts = batch_parts_of(*task->variant(recorded), recorded, bucket);
-    }
+    facts.batch_parts = batch_parts_of(*task->variant(recorded), recorded, bucket);
   }
   if (plan && !args.html.empty()) {
     save_plan_page(args.html, *plan,

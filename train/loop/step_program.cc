@@ -284,8 +284,9 @@ Program record_bucket_step(const Task& task, const Config& config,
   return record_step(forward, config.train, kind, config.ranks, config.per_node);
 }
 
-BatchParts batch_parts_of(const Task& task, const Config& config,
-                          std::pair<int64_t, int64_t> bucket) {
+std::optional<BatchParts> batch_parts_of(const Task& task, const Config& config,
+                                         std::pair<int64_t, int64_t> bucket) {
+  if (*config.train.batch_parts == 1) return std::nullopt;
   Config whole = config;
   whole.train.batch_parts = int64_t(1);
   BatchParts done;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,9 +36,9 @@ std::string pair_name(std::pair<int64_t, int64_t> lengths, MicroBatch first, Mic
 // The step of a bucket, for one micro-batch of an update.
 Program record_bucket_step(const Task& task, const Config& config,
                            std::pair<int64_t, int64_t> bucket, MicroBatch kind);
-// What train.batch_parts makes of that step.
-BatchParts batch_parts_of(const Task& task, const Config& config,
-                          std::pair<int64_t, int64_t> bucket);
+// What train.batch_parts makes of that step; none where the batch is to stay whole.
+std::optional<BatchParts> batch_parts_of(const Task& task, const Config& config,
+                                         std::pair<int64_t, int64_t> bucket);
 // The last micro-batch's training step of a bucket: the one with the largest footprint.
 Program record_plan_step(const Task& task, const Config& config,
                          std::pair<int64_t, int64_t> bucket);

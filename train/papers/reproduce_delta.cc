@@ -245,7 +245,8 @@ std::vector<Table> costs_of_tensors(const DeviceProfile& device) {
     std::vector<NodeId> nodes;
     for (NodeId n : step->program.nodes.ids()) {
       const Node& node = step->program.node(n);
-      if (node.op->name == op && node.phase == Phase::forward) nodes.push_back(n);
+      const bool is_it = node.op->name == op || node.op->name == op + "_relu";
+      if (is_it && node.phase == Phase::forward) nodes.push_back(n);
     }
     if (nodes.empty()) return;
     const NodeId n = nodes[std::min(which, nodes.size() - 1)];

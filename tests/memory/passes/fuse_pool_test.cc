@@ -135,7 +135,8 @@ TEST(FusePool, InANetworkUnderAllOptions) {
   for (const MaxPoolAttrs& window : {max_pool_attrs(2, 2), max_pool_attrs(3, 2)}) {
     for (const DType type : {DType::f32, DType::bf16}) {
       const Program step = conv_network(window, type);
-      EXPECT_EQ(count_of(fuse_epilogues(step), "pass_inside"), 2) << "of four";
+      const Rewrite* const pool = &max_pool_relu_rewrite;
+      EXPECT_EQ(count_of(fuse_epilogues(step, nullptr, {&pool, 1}), "pass_inside"), 2) << "of four";
       KernelCache cache{Device{}};
       const StateLayout layout(step);
       each_plan_of_epilogues([&](CompileOptions options, const std::string& where) {

@@ -309,5 +309,23 @@ TEST_F(PlanAuto, WhatMakesNoSenseIsRefused) {
   }
 }
 
+// Where a batch runs in parts, the plan says which nodes do; where it is to stay whole, nothing.
+TEST_F(PlanAuto, PartsOfTheBatchAreTold) {
+  std::ofstream(dir_ / "nin.yaml") << "model: {type: zoo, network: nin, width: 0.125}\n"
+                                      "data: {synthetic: true, classes: 4, image_size: 64}\n"
+                                      "train: {batch_size: 4, steps: 2}\n"
+                                      "device: {threads: 1}\n";
+  const std::vector<std::string> whole{"--config", (dir_ / "nin.yaml").string()};
+  std::vector<std::string> parts = whole;
+  parts.insert(parts.end(), {"--set", "train.batch_parts=2"});
+  EXPECT_EQ(run(whole).find("parts of the batch"), std::string::npos);
+  EXPECT_FALSE(run_json(whole).contains("batch_parts"));
+  EXPECT_NE(run(parts).find("  parts of the batch: 2 parts of 2 rows: "), std::string::npos);
+  const auto told = run_json(parts);
+  EXPECT_EQ(told["batch_parts"]["parts"], 2);
+  EXPECT_EQ(told["batch_parts"]["examples"], 4);
+  EXPECT_GT(told["batch_parts"]["nodes"], 4);
+}
+
 }  // namespace
 }  // namespace pal

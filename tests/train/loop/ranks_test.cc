@@ -118,7 +118,7 @@ TEST_F(Ranks, SameBitsInPartsOfTheBatch) {
       "  reduction: ordered, optimizer: momentum, link: 1gbe, batch_parts: 2}\n"
       "device: {threads: 1}\n";
   const Config of_two = with_ranks(parse_config(config_, "test.yaml", {}), 2);
-  EXPECT_GT(batch_parts_of(*make_task(of_two), of_two, {64, 64}).nodes, 0);
+  EXPECT_GT(batch_parts_of(*make_task(of_two), of_two, {64, 64})->nodes, 0);
   same_for({2}, {});
 }
 

@@ -169,6 +169,8 @@ inline TrainingSetup setup_of(const SparseSetup& given) {
       .options = {.encode = given.encode},
       .memory = {},
       .device = given.device};
+  // Else the dense plan is so small that sparse maps have little to win.
+  setup.options.fuse_epilogues = false;
   setup.options.encode.ssdc = given.ssdc, setup.options.encode.ssdc_margin = given.margin;
   setup.config.accumulate = given.accumulate;
   setup.config.ema = 0.9;
