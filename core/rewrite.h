@@ -23,24 +23,26 @@ struct FusedPattern {
     NodeId node = kNone;
     Attrs attrs;
   } stays = {};
-  // Nodes of `program` that have to be there, and stay as they are, whoever else reads what they
-  // make: the others know by them what a value is.
+  // Of `first`: nodes of `program` that have to be there, and stay as they are, whoever else reads
+  // what they make: the others know by them what a value is.
   std::vector<NodeId> given = {};
 
   bool is_given(NodeId n) const { return std::find(given.begin(), given.end(), n) != given.end(); }
-  bool remains(NodeId n) const { return n == stays.node || is_given(n); }
 };
 
 struct Rewrite {
+  // first       In every step, before anything is chosen in it (memory/passes/fuse_recompute.h): a
+  //             node of `op` that asks less of the step than the pattern's nodes.
   // recomputed  A node of `op` takes the place of a pattern that contains clones
   //             (memory/passes/fuse_recompute.h); some fit without clones, too.
-  // always      The same in every step. What the pattern's nodes hand to each other may then have
+  // always      Likewise in every step, when that is done. What the pattern's nodes hand to each
+  // other may then have
   //             no other readers, so that nothing is made twice.
   // encoded     The same for encode nodes: with the node whose result they keep in another form.
   // split       The other way: where something is recomputed, forward nodes of `op` are taken apart
   //             into the one pattern that there is, and a clone of its last node may do
   //             (memory/passes/parts.h).
-  enum class When : uint8_t { recomputed, always, encoded, split };
+  enum class When : uint8_t { first, recomputed, always, encoded, split };
 
   const OpDef* op = nullptr;
   const OpDef* anchor = nullptr;  // an operator of the patterns, where the search begins; split: op

@@ -64,6 +64,12 @@ Made widen_for_card(const Program& p, Context context, std::string* note) {
   return is_card(context) ? even_rows(p, note) : Made();
 }
 
+Made fuse_gradients(const Program& p, Context, std::string* note) {
+  Program out = fuse_first(p, note);
+  if (out.nodes.size() == p.nodes.size()) return note->clear(), std::nullopt;
+  return out;
+}
+
 // Bits by the kernel that makes the value.
 Made fuse_bits(const Program& p, Context, std::string* note) {
   Program out = fuse_encoders(p, note);
@@ -92,6 +98,7 @@ bool is_chosen(Options o) { return is_planned(o.recompute); }
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
 const Pass kPasses[] = {
+    {"fuse_gradients", fuse_gradients, [](Options o) { return o.fuse_epilogues; }},
     {"even_rows", widen_for_card, [](Options) { return true; }},
     {"delay", [](const Program& p, Context, std::string* note) { return delay_forward(p, note); },
      [](Options o) { return o.schedule != Schedule::program; }, Keep::if_peak_not_higher},

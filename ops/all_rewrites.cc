@@ -19,6 +19,9 @@ std::span<const Rewrite* const> all_rewrites() {
   static const Rewrite* const rewrites[] = {
       &batch_norm_in_parts,
       &batch_norm_apply_rewrite,
+      &batch_norm_apply_relu_rewrite,
+      &batch_norm_relu_rewrite,
+      &batch_norm_relu_grad_rewrite,
       &clip_bits_rewrite,
       &conv2d_relu_rewrite,
       &conv3d_relu_rewrite,
@@ -32,10 +35,6 @@ std::span<const Rewrite* const> all_rewrites() {
       &max_pool_relu_rewrite,
       &mlp_score_replay_rewrite,
       &relu_bits_rewrite,
-      &batch_norm_relu_rewrite,
-      &batch_norm_relu_grad_rewrite,
-      &batch_norm_apply_relu_rewrite,
-      &batch_norm_apply_relu_grad_rewrite,
       &sum_inside_rewrite,
   };
   return rewrites;

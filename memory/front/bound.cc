@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "memory/linear/best_prices.h"
+#include "memory/passes/fuse_recompute.h"
 #include "memory/passes/parts.h"
 #include "memory/swap/trips.h"
 
@@ -33,8 +34,9 @@ Program with_own_origins(Program program) {
 
 Bound::Bound(const Program& recorded, const StateLayout& layout, const CompileOptions& options,
              const DeviceProfile& device, const BoundOptions& what)
-    : parts_(with_own_origins(what.any_order ? split_parts(recorded) : recorded)),
-      times_(least_times(recorded, parts_, options, device, what.bits)),
+    : step_(options.fuse_epilogues ? fuse_first(recorded) : recorded),
+      parts_(with_own_origins(what.any_order ? split_parts(step_) : step_)),
+      times_(least_times(step_, parts_, options, device, what.bits)),
       graph_(parts_, layout, times_, what),
       link_(link_bytes_per_ms(device)) {
   for (const double ms : times_.once) least_ms_ += ms;

@@ -62,6 +62,7 @@ class Bound {
   // The bound of these prices, in ms; keeps it and its answer.
   double price(const std::vector<double>& z, int64_t bytes);
 
+  const Program step_;  // as all plans begin
   const Program parts_;
   const LeastTimes times_;
   const BoundGraph graph_;

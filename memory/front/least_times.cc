@@ -180,7 +180,7 @@ class Shares {
   void each_piece(const Program& p, const Pattern& pattern, const Binding& b, F&& f) const {
     for (NodeId i : b.node.ids()) {
       const NodeId n = in_parts(p, b.node[i]);
-      if (n == kNone || pattern.form.remains(i) || is_fused(p, b.node[i])) continue;
+      if (n == kNone || i == pattern.form.stays.node || is_fused(p, b.node[i])) continue;
       f(i, n, p.node(b.node[i]).phase == Phase::recompute);
     }
   }
@@ -214,7 +214,8 @@ class Shares {
     };
     double left = least_of(fused);
     for (NodeId i : b.node.ids()) {
-      if (!pattern.form.remains(i) && is_fused(p, b.node[i])) left -= least_of(p.node(b.node[i]));
+      if (i != pattern.form.stays.node && is_fused(p, b.node[i]))
+        left -= least_of(p.node(b.node[i]));
     }
     left = std::max(0.0, left);
     double of_clones = 0, of_others = 0;
@@ -247,7 +248,7 @@ class Shares {
       const ValueId v = piece.in[k];
       if (v == kNone || std::count(pattern.form.in.begin(), pattern.form.in.end(), v)) continue;
       const NodeId made = form.value(v).producer;
-      if (made == kNone || pattern.form.remains(made)) out_.spared[n] |= uint64_t{1} << k;
+      if (made == kNone || made == pattern.form.stays.node) out_.spared[n] |= uint64_t{1} << k;
     }
   }
 

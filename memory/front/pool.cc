@@ -20,6 +20,7 @@
 #include "memory/pass.h"
 #include "memory/passes/even_rows.h"
 #include "memory/passes/forms.h"
+#include "memory/passes/fuse_recompute.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -394,10 +395,11 @@ Front make_front(const Program& recorded, KernelCache& cache, const StateLayout&
     throw UsageError("[front] memory.manager: " + name_of(options.dynamic.manager) +
                      " decides while it plans; leave it out");
   }
-  // A card's plans begin so, and no bound may be that of another step.
-  std::optional<Program> wider;
-  if (is_card(cache.device(), options)) wider = even_rows(recorded);
-  const Program& step = wider ? *wider : recorded;
+  // All plans begin so, a card's with wider rows, and no bound may be that of another step.
+  Program step = options.fuse_epilogues ? fuse_first(recorded) : recorded;
+  if (is_card(cache.device(), options)) {
+    if (std::optional<Program> wider = even_rows(step)) step = std::move(*wider);
+  }
   CompileOptions plain = without_techniques(options);
   if (!plain.profile) plain.profile = priced_device(options);
   Front front = Pool(step, cache, layout, plain, choices, workers).run();

@@ -26,6 +26,15 @@ struct Match {
     const NodeId n = pattern->form.stays.node;
     return n == kNone ? kNone : binding.node[n];
   }
+  // The nodes that it takes the place of.
+  std::vector<NodeId> own() const {
+    std::vector<NodeId> out;
+    for (NodeId i : binding.node.ids()) {
+      if (i != pattern->form.stays.node && !pattern->form.is_given(i))
+        out.push_back(binding.node[i]);
+    }
+    return out;
+  }
   std::vector<ValueId> operands() const { return bound(pattern->form.in); }
   std::vector<ValueId> outputs() const { return bound(pattern->form.out); }
   // The step's values for those of the pattern; kNone stays.
@@ -88,19 +97,15 @@ class Matches {
   void accept(Match m) {
     const auto& nodes = m.binding.node;
     const NodeId stays = m.stays();
-    NodeId first = p_.node_count(), last = 0;
+    const std::vector<NodeId> own = m.own();
+    const auto [first, last] = std::minmax_element(own.begin(), own.end());
+    if (updates_[*last] != updates_[*first]) return;  // state may have moved on
+    m.latest = *last;
+    auto among = [](const auto& list, NodeId n) {
+      return std::find(list.begin(), list.end(), n) != list.end();
+    };
     for (NodeId i : nodes.ids()) {
-      if (m.pattern->form.remains(i)) continue;
-      first = std::min(first, nodes[i]), last = std::max(last, nodes[i]);
-    }
-    if (updates_[last] != updates_[first]) return;  // state may have moved on
-    m.latest = last;
-    auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
-    for (NodeId i : nodes.ids()) {
-      if (m.pattern->form.is_given(i)) {
-        if (is_for(m, nodes[i])) return;
-        continue;
-      }
+      if (m.pattern->form.is_given(i)) continue;
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
       const Part part = part_[nodes[i]];
       if (part != Part::none && (part != Part::shared || !may_stay)) return;
@@ -111,7 +116,7 @@ class Matches {
         if (interior && may_stay) continue;
         if (interior && kept_[made]) return;
         for (NodeId r : readers_[made]) {
-          if (among(r)) continue;
+          if (among(nodes, r)) continue;
           if (interior) return;
           m.latest = std::min(m.latest, r);
         }
@@ -120,30 +125,10 @@ class Matches {
     const std::vector<ValueId> operands = m.operands();
     for (ValueId v : present(operands)) {
       const NodeId producer = p_.value(v).producer;
-      if (producer >= m.latest || (among(producer) && !remains(m, producer))) return;
+      if (producer >= m.latest || among(own, producer)) return;
     }
     take(m);
     list_.push_back(std::move(m));
-  }
-
-  // Of the match's nodes.
-  static bool remains(const Match& m, NodeId n) {
-    const auto& nodes = m.binding.node;
-    return m.pattern->form.remains(
-        NodeId(std::find(nodes.begin(), nodes.end(), n) - nodes.begin()));
-  }
-  // A clone that nobody would read when the match is fused.
-  bool is_for(const Match& m, NodeId n) const {
-    if (p_.node(n).phase != Phase::recompute) return false;
-    const auto& nodes = m.binding.node;
-    const auto goes = [&](NodeId r) {
-      return std::find(nodes.begin(), nodes.end(), r) != nodes.end() && !remains(m, r);
-    };
-    for (ValueId v : present(p_.node(n).out)) {
-      const auto readers = readers_[v];
-      if (kept_[v] || !std::all_of(readers.begin(), readers.end(), goes)) return false;
-    }
-    return true;
   }
 
   void take(const Match& m) {
@@ -251,10 +236,7 @@ class Arrangement {
 };
 
 Node fused(const Program& p, const Match& m) {
-  std::vector<NodeId> nodes;
-  for (NodeId i : m.binding.node.ids()) {
-    if (!m.pattern->form.is_given(i)) nodes.push_back(m.binding.node[i]);
-  }
+  const std::vector<NodeId> nodes = m.own();
   Node out = p.node(*std::max_element(nodes.begin(), nodes.end()));
   out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
   out.in = m.operands(), out.out = m.outputs();
@@ -316,6 +298,9 @@ Program fuse(Program program, std::string* note, std::span<const Rewrite* const>
 Program fuse_recompute(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {
   return fuse(std::move(program), note, rewrites, Rewrite::When::recomputed);
+}
+Program fuse_first(Program program, std::string* note, std::span<const Rewrite* const> rewrites) {
+  return fuse(std::move(program), note, rewrites, Rewrite::When::first);
 }
 Program fuse_epilogues(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {

@@ -8,6 +8,10 @@
 // and results are the same bits. The pass knows no operator: it compares operators, attributes,
 // specs and edges.
 //
+// The rewrites that say `first` are found before anything is chosen, so that all choices are made
+// by what the node asks for: of a map that no gradient reads any more, nothing is kept. They may
+// tell by nodes that stay, whoever else reads them, what a value is.
+//
 // The rewrites that say `always`, relu behind a matrix product for one, are found by a second pass,
 // whether something is recomputed or not. There nobody else may read what is inside, so that
 // nothing is made twice. One node of a pattern may stay where it is, with other attributes: a
@@ -26,6 +30,9 @@ namespace pal {
 // after.
 Program fuse_recompute(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
+// The same with those that say `first`.
+Program fuse_first(Program program, std::string* note = nullptr,
+                   std::span<const Rewrite* const> rewrites = all_rewrites());
 // The same with those that say `always`.
 Program fuse_epilogues(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());

@@ -2,6 +2,7 @@
 #include "ops/kernels/operands.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/cuda_norm.h"
+#include "ops/norms/cuda_norm_grad.h"
 #include "ops/norms/cuda_norm_rows.h"
 
 namespace pal {

@@ -83,39 +83,23 @@ std::vector<FusedPattern> apply_patterns(SpecSpan in, const Attrs& attrs) {
   return out;
 }
 
-// What a gradient reads of the norm before it.
-struct Normalised {
-  Val x, gamma, beta, y, mean, rstd;  // y: what relu gives
-};
-// The gradient of a norm and of the relu that follows it. What is recorded in `b` by then are the
-// nodes before it, which stay.
-FusedPattern gradient_of(Builder& b, const Normalised& n) {
-  const Val dy = b.input("dy", n.x.spec());
-  std::vector<NodeId> given;
-  for (const NodeId node : b.program().nodes.ids()) given.push_back(node);
-  b.set_phase(Phase::backward);
-  const IntervalAttrs interval;
-  const Val d = pass_inside(dy, n.y, interval.lo, interval.hi);
-  const std::vector<Val> out = b.emit(batch_norm_grad_op, {d, n.x, n.gamma, n.mean, n.rstd});
-  return {.program = b.take(),
-          .in = {dy.id, n.x.id, n.gamma.id, n.mean.id, n.rstd.id, n.beta.id},
-          .out = {out[0].id, out[1].id, out[2].id},
-          .given = std::move(given)};
-}
+// The gradients of relu and of the norm before it, which are there and stay.
 std::vector<FusedPattern> grad_patterns(SpecSpan in, const Attrs& attrs) {
   Builder b;
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
+  const Val dy = b.input("dy", in[0]);
   const std::vector<Val> norm = b.emit(batch_norm_op, {x, gamma, beta}, attrs);
-  return {gradient_of(b, {x, gamma, beta, relu(norm[0]), norm[1], norm[2]})};
-}
-std::vector<FusedPattern> apply_grad_patterns(SpecSpan in, const Attrs& attrs) {
-  if (in.size() > 5 && present(in[5])) return {};  // with a residual x does not tell
-  Builder b;
-  std::vector<Val> v;
-  for (const TensorSpec& spec : in) v.push_back(b.input(std::to_string(v.size()), spec));
-  const Val y = b.emit1(batch_norm_apply_op, v, attrs);
-  return {gradient_of(
-      b, {v[0], v[1], v[2], attrs.as<BatchNormApplyAttrs>().relu ? y : relu(y), v[3], v[4]})};
+  const Val y = relu(norm[0]);
+  std::vector<NodeId> given;
+  for (const NodeId n : b.program().nodes.ids()) given.push_back(n);
+  b.set_phase(Phase::backward);
+  const IntervalAttrs interval;
+  const Val d = pass_inside(dy, y, interval.lo, interval.hi);
+  const std::vector<Val> out = b.emit(batch_norm_grad_op, {d, x, gamma, norm[1], norm[2]});
+  return {{.program = b.take(),
+           .in = {dy.id, x.id, gamma.id, norm[1].id, norm[2].id, beta.id},
+           .out = {out[0].id, out[1].id, out[2].id},
+           .given = std::move(given)}};
 }
 
 std::vector<ExampleOperand> forward_operands(const Shape& x, DType type, bool residual) {
@@ -143,13 +127,8 @@ const Rewrite batch_norm_apply_relu_rewrite{.op = &batch_norm_apply_op,
                                             .patterns = apply_patterns};
 const Rewrite batch_norm_relu_grad_rewrite{.op = &batch_norm_relu_grad_op,
                                            .anchor = &batch_norm_op,
-                                           .when = Rewrite::When::always,
+                                           .when = Rewrite::When::first,
                                            .patterns = grad_patterns};
-const Rewrite batch_norm_apply_relu_grad_rewrite{.op = &batch_norm_relu_grad_op,
-                                                 .anchor = &batch_norm_apply_op,
-                                                 .when = Rewrite::When::always,
-                                                 .patterns = apply_grad_patterns};
-
 const OpDef batch_norm_relu_op{
     .name = "batch_norm_relu",
     .formula = "max(gamma (x - mean) rstd + beta (+ residual), 0); mean, rstd, variance",

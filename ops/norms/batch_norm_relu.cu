@@ -3,6 +3,7 @@
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/batch_norm_relu.h"
 #include "ops/norms/cuda_norm.h"
+#include "ops/norms/cuda_norm_grad.h"
 #include "ops/norms/cuda_norm_rows.h"
 
 namespace pal {

@@ -1,5 +1,6 @@
 // frame_norm: the rows of valid frames; lengths are operand 3.
 #include "ops/norms/cuda_norm.h"
+#include "ops/norms/cuda_norm_grad.h"
 #include "ops/norms/cuda_norm_rows.h"
 #include "ops/norms/frame_norm.h"
 

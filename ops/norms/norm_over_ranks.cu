@@ -2,6 +2,7 @@
 // of batch_norm and frame_norm. What ranks say is added up by a thread a channel, as on the CPU.
 #include "ops/kernels/operands.h"
 #include "ops/norms/cuda_norm.h"
+#include "ops/norms/cuda_norm_grad.h"
 #include "ops/norms/cuda_norm_rows.h"
 #include "ops/norms/norm_over_ranks.h"
 

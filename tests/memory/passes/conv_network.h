@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "autograd/differentiate.h"
+#include "memory/compile.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
@@ -100,6 +101,22 @@ template <class F> void each_plan_of_epilogues(F f) {
       if (testing::Test::HasFatalFailure()) return;
     }
   }
+}
+
+// f(options, step planned apart, and with epilogues, where) for each: the same bits, and a peak
+// that is no higher.
+template <class F> void each_pair_of_epilogues(const Program& step, F f) {
+  KernelCache cache{Device{}};
+  const StateLayout layout(step);
+  each_plan_of_epilogues([&](CompileOptions options, const std::string& where) {
+    options.fuse_epilogues = false;
+    const Compiled apart = compile(step, cache, layout, options);
+    options.fuse_epilogues = true;
+    const Compiled fused = compile(step, cache, layout, options);
+    ASSERT_EQ(difference_of(step, bits_of(apart), bits_of(fused)), "") << where;
+    ASSERT_LE(fused.plan.device().lower_bound, apart.plan.device().lower_bound) << where;
+    f(options, apart, fused, where);
+  });
 }
 
 inline int bits_made(const Program& p) {

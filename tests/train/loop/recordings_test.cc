@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "train/config/profile.h"
 #include "train/loop/run_options.h"
 
 namespace pal {
@@ -35,13 +36,7 @@ std::vector<std::string> names_of(const FrontOfAll& front) {
 FrontOfAll front_of(const Config& config, std::pair<int64_t, int64_t> bucket) {
   KernelCache kernels{Device{}};
   CompileOptions options = compile_options(config.memory);
-  options.profile = DeviceProfile{.name = "card",
-                                  .elsewhere = true,
-                                  .f32 = 1e13,
-                                  .vector = 1e13,
-                                  .memory = 1e12,
-                                  .capacity = int64_t(1) << 34,
-                                  .launch = 1e-6};
+  options.profile = load_profile("v100_16");
   const AutoPlanner planner(options, {}, FrontCache(""));
   return front_of_all(*make_task(config), config, bucket, planner, kernels);
 }
@@ -70,6 +65,9 @@ TEST(Recordings, ANumberIsNotTakenForTheBeginningOfAnother) {
   EXPECT_EQ(*with_named(config, "train.batch_parts: 16").train.batch_parts, 16);
   EXPECT_EQ(*with_named(config, "train.batch_parts: 4").train.batch_parts, 4);
   EXPECT_EQ(*with_named(config, "").train.batch_parts, 1);
+  Config parts = config;
+  parts.train.batch_parts = int64_t(16);
+  EXPECT_EQ(*with_named(parts, "train.batch_parts: 16").train.batch_parts, 16);
 }
 
 TEST(Recordings, WhatIsTheSameStepCountsOnce) {
