@@ -1,6 +1,5 @@
 // The chunks' sums added up: a block has eight channels, which lie side by side, a sector of f32.
 #include "ops/norms/cuda_norm.h"
-#include "ops/norms/cuda_norm_grad.h"
 
 namespace pal {
 namespace {

@@ -32,6 +32,15 @@ struct NormMoments {
 void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& to,
                     const float* gamma, float eps);
 
+// The same of the gradient; null: not wanted. `own`: {sum of dy, sum of
+// dy xhat, rows}.
+struct NormGradientSums {
+  float *mean_dy, *slope, *dgamma, *dbeta;
+  float* own = nullptr;
+};
+void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const NormGradientSums& to,
+                          const float* rstd);
+
 // Workspace: three sums of a chunk and channel, the valid rows of every chunk where they are
 // counted, and two numbers per channel.
 struct NormSpace {

@@ -6,15 +6,6 @@
 
 namespace pal {
 
-// Per channel, from the chunks' sums in the workspace; null: not wanted. `own`: {sum of dy, sum of
-// dy xhat, rows}.
-struct NormGradientSums {
-  float *mean_dy, *slope, *dgamma, *dbeta;
-  float* own = nullptr;
-};
-void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const NormGradientSums& to,
-                          const float* rstd);
-
 // What counts as an element's dy: `of(c)` takes dy and x of a channel's elements, `apply` those of
 // eight elements, whose x are given less their mean.
 struct PlainDy {
