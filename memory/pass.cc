@@ -243,6 +243,10 @@ StorageOptions storage_options(const CompileOptions& options) {
   return {.inplace = options.inplace, .windows = options.windows, .maps_alone = options.maps_alone};
 }
 
+Fusions fusions_of(const CompileOptions& options) {
+  return {.recomputed = options.fuse_recompute, .epilogues = options.fuse_epilogues};
+}
+
 bool packs_within_budget(const CompileOptions& options) {
   return options.budget && options.dynamic.manager == Manager::fixed &&
          options.swap.method == Swap::none && !is_planned(options.recompute);

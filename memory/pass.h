@@ -13,6 +13,7 @@
 #include "core/prepare.h"
 #include "core/program.h"
 #include "memory/compiled.h"
+#include "memory/passes/fuse_recompute.h"
 #include "memory/passes/map_forms.h"
 #include "memory/recompute/echo_trials.h"
 
@@ -94,6 +95,7 @@ Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
                   const CompileOptions& options, bool quick, PassMemory* memory = nullptr);
 
 StorageOptions storage_options(const CompileOptions& options);
+Fusions fusions_of(const CompileOptions& options);
 // Whether operands are packed only where the step keeps to its budget: of a step as it was
 // recorded, or of one technique. A manager drops what it finds no room for; a planner compares its
 // plans as they are, and has others.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "memory/pass.h"
-#include "memory/passes/fuse_recompute.h"
 #include "memory/schedule/schedule.h"
 
 namespace pal {
@@ -147,7 +146,7 @@ class BlockCounter {
 CountedStep count_step(const Program& program, const CompileOptions& options,
                        const DeviceProfile& device) {
   const StorageOptions counted = storage_options(options);
-  CountedStep out{.program = options.fuse_recompute ? fuse_recompute(program) : program};
+  CountedStep out{.program = fused_by(fusions_of(options), program)};
   if (options.schedule != Schedule::program) {
     out.program = schedule_early_updates(out.program, nullptr, {}, counted);
   }

@@ -115,12 +115,11 @@ std::vector<Rerun> reruns_of(const Program& parts, const std::vector<CloneList::
   return reruns;
 }
 
-BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
-                             const ByNode<double>& node_ms, const CompileOptions& options,
-                             const DeviceProfile& device, bool anew)
+BlockVariants::BlockVariants(const StepView& view, const Segments& segments, const StepTimes& times,
+                             const CompileOptions& options, const DeviceProfile& device, bool anew)
     : view_(view),
       segments_(segments),
-      node_ms_(node_ms),
+      node_ms_(times.alone),
       device_(device),
       bordered_(view),
       border_of_(view.program.values.size(), kNone),
@@ -144,7 +143,7 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
   std::vector<double> forward_ms(segments.blocks(), 0);
   for (NodeId n : view.program.nodes.ids()) {
     if (view.program.node(n).phase != Phase::forward) continue;
-    forward_ms[segments.block_of_forward(n)] += node_ms[n];
+    forward_ms[segments.block_of_forward(n)] += times.in_step[n];
   }
   for (size_t k = 0; k < forward_ms.size(); ++k) {
     chain_.blocks[k].carried = std::llround(forward_ms[k] * link_bytes_per_ms(device));
@@ -153,12 +152,12 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
   add_rung({.clones = {}, .needed = Choice(view.program.values.size(), 0)}, options, device);
   for (const double moves : kByteMoves) {
     const double ms_per_byte = moves * 1e3 / device.memory;
-    const FlatWeights weights(bordered_, node_ms, device, ms_per_byte);
+    const FlatWeights weights(bordered_, node_ms_, device, ms_per_byte);
     const Choice choice =
         cut_regions(bordered_, reach, weights, options.recompute_options.bits, nullptr);
     CloneList list = list_clones(bordered_, choice, kClonesFar);
     CloneList again{.clones = {}, .needed = list.needed};
-    if (anew) again.clones = ListAnew(view, list, node_ms, ms_per_byte).run();
+    if (anew) again.clones = ListAnew(view, list, node_ms_, ms_per_byte).run();
     const bool more = again.clones.size() > list.clones.size();
     if (is_new(list)) add_rung(std::move(list), options, device);
     if (more && is_new(again)) add_rung(std::move(again), options, device);

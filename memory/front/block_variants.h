@@ -12,6 +12,7 @@
 
 #include "memory/compiled.h"
 #include "memory/front/chain.h"
+#include "memory/front/fused_clones.h"
 #include "memory/front/segments.h"
 #include "memory/price/predict.h"
 #include "memory/recompute/clones.h"
@@ -24,7 +25,7 @@ std::vector<Rerun> reruns_of(const Program& parts, const std::vector<CloneList::
 class BlockVariants {
  public:
   // `view`: of the step in parts, nothing heavy. `anew`: also with clones for each reader.
-  BlockVariants(const StepView& view, const Segments& segments, const ByNode<double>& node_ms,
+  BlockVariants(const StepView& view, const Segments& segments, const StepTimes& times,
                 const CompileOptions& options, const DeviceProfile& device, bool anew);
 
   const Chain& chain() const { return chain_; }
@@ -57,7 +58,7 @@ class BlockVariants {
 
   const StepView& view_;
   const Segments& segments_;
-  const ByNode<double>& node_ms_;
+  const ByNode<double>& node_ms_;  // alone
   const DeviceProfile& device_;
   StepView bordered_;       // borders pinned, and what no block has
   ByValue<int> border_of_;  // kNone: of none

@@ -167,7 +167,7 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   DeviceProfile slower = device;
   slower.link *= kLinkInUse, slower.link_both *= kLinkInUse;
   Sketch sketch(view, order_of(step, options), slower,
-                {.bits = asked.bits, .fuse = options.fuse_recompute, .inplace = options.inplace});
+                {.bits = asked.bits, .fuse = fusions_of(options), .inplace = options.inplace});
   if (sketch.open().empty()) return {};
   const size_t nodes = step.nodes.size();
   Descent descent(sketch, groups_of(sketch, view, std::max(kFewestGroups, kGroupNodes / nodes)));

@@ -10,7 +10,9 @@
 #include "memory/front/block_count.h"
 #include "memory/front/block_variants.h"
 #include "memory/front/choose.h"
+#include "memory/front/fused_clones.h"
 #include "memory/front/unbeaten.h"
+#include "memory/pass.h"
 #include "memory/recompute/reruns.h"
 
 namespace pal {
@@ -24,12 +26,12 @@ constexpr size_t kManyNodes = 8000;
 // Every variant of every run of blocks that is looked at, as one chain.
 class VariantSets {
  public:
-  VariantSets(const StepView& view, const Segments& segments, const ByNode<double>& node_ms,
+  VariantSets(const StepView& view, const Segments& segments, const StepTimes& times,
               const CompileOptions& options, const DeviceProfile& device) {
     const bool many = view.program.nodes.size() > kManyNodes;
     for (const size_t together : many ? std::span<const size_t>(kTogetherOfMany) : kTogether) {
       for (size_t offset = 0; offset < together; ++offset) {
-        add(view, segments, together, offset, node_ms, options, device);
+        add(view, segments, together, offset, times, options, device);
       }
     }
   }
@@ -53,9 +55,9 @@ class VariantSets {
   struct Set {
     Segments segments;
     BlockVariants variants;
-    Set(Segments some, const StepView& view, const ByNode<double>& node_ms,
-        const CompileOptions& options, const DeviceProfile& device, bool anew)
-        : segments(std::move(some)), variants(view, segments, node_ms, options, device, anew) {}
+    Set(Segments some, const StepView& view, const StepTimes& times, const CompileOptions& options,
+        const DeviceProfile& device, bool anew)
+        : segments(std::move(some)), variants(view, segments, times, options, device, anew) {}
   };
   struct Source {
     size_t set;
@@ -68,8 +70,7 @@ class VariantSets {
 
   // Of every `together` borders one; the first of them is number `offset`.
   void add(const StepView& view, const Segments& all, size_t together, size_t offset,
-           const ByNode<double>& node_ms, const CompileOptions& options,
-           const DeviceProfile& device) {
+           const StepTimes& times, const CompileOptions& options, const DeviceProfile& device) {
     if (together > all.borders.size()) return;
     Segments some{.borders = {}, .kept = all.kept};
     std::vector<int> begins{0};
@@ -79,7 +80,7 @@ class VariantSets {
     begins.push_back(int(all.blocks()));
     const size_t set = sets_.size();
     sets_.push_back(
-        std::make_unique<Set>(std::move(some), view, node_ms, options, device, together == 1));
+        std::make_unique<Set>(std::move(some), view, times, options, device, together == 1));
     const Chain& chain = sets_.back()->variants.chain();
     if (set == 0) {
       chain_ = chain, source_.resize(chain.blocks.size());
@@ -182,11 +183,11 @@ DeepPlans deep_plans(const Program& program, const CompileOptions& options,
   asked.heavy = std::numeric_limits<double>::infinity();
   const Program parts = before_clones(program, options);
   const StepView view(parts, asked);
-  const ByNode<double> node_ms = predict(parts, device).node_ms;
-  const Segments segments = find_segments(view, node_ms, kMostBlocks);
+  const StepTimes times = step_times(parts, device, fusions_of(options));
+  const Segments segments = find_segments(view, times.alone, kMostBlocks);
   DeepPlans plans;
   if (segments.borders.empty()) return plans;
-  const VariantSets variants(view, segments, node_ms, options, device);
+  const VariantSets variants(view, segments, times, options, device);
   const double plain_ms = count_step(parts, options, device).times.step_ms;
   for (const ChainPlan& chosen : plan_chain(variants.chain(), budgets)) {
     DeepPlan plan{.reruns = RerunList(view, segments, variants, chosen).run(),

@@ -10,78 +10,120 @@
 namespace pal {
 namespace {
 
-// The node that makes this value of the step where everything runs again, in the step as it was.
-NodeId made_by(const StepView& view, const Program& p, ValueId v) {
-  const ValueId was = p.value(v).origin;
-  return was == kNone ? NodeId(kNone) : view.program.value(was).producer;
-}
-
-class CloneTracer {
+// Finds for each node of a fused step the nodes that it stands for, in the step before its values
+// were renumbered: all that lies between its operands and its outputs.
+class KernelTracer {
  public:
-  CloneTracer(const StepView& view, const Program& fused, const ByNode<double>& node_ms)
-      : view_(view), fused_(fused), node_ms_(node_ms), seen_(view.program.nodes.size(), kNone) {}
+  // `p`: the step, of which `fused` has the values as origins.
+  KernelTracer(const Program& p, const Program& fused)
+      : p_(p), fused_(fused), seen_(p.nodes.size(), kNone) {}
 
-  // What the node stands for: all that lies between its operands and its outputs.
-  FusedClones trace(NodeId n, double fused_ms) {
+  // The node that makes this value; kNone: nobody does.
+  NodeId made_by(ValueId of_fused) const {
+    const ValueId was = fused_.value(of_fused).origin;
+    return was == kNone ? NodeId(kNone) : p_.value(was).producer;
+  }
+  // Without `saved_ms`, and with pinned values inside.
+  FusedClones trace(NodeId n) {
     const Node& node = fused_.node(n);
-    read_.clear(), out_ = {}, out_.saved_ms = -fused_ms, now_ = n;
+    out_ = {}, now_ = n, read_.clear(), made_.clear();
     for (ValueId v : present(node.in)) read_.push_back(fused_.value(v).origin);
     for (ValueId v : present(node.out)) made_.push_back(fused_.value(v).origin);
-    for (ValueId v : present(node.out)) visit(made_by(view_, fused_, v));
-    made_.clear();
+    for (ValueId v : present(node.out)) visit(made_by(v));
     return std::move(out_);
   }
 
  private:
+  static bool has(const std::vector<ValueId>& list, ValueId v) {
+    return std::find(list.begin(), list.end(), v) != list.end();
+  }
   void visit(NodeId n) {
     if (n == kNone || seen_[n] == now_) return;
     seen_[n] = now_;
-    const Node& node = view_.program.node(n);
+    const Node& node = p_.node(n);
     if (node.phase != Phase::forward && node.phase != Phase::backward) return;
     (node.phase == Phase::forward ? out_.nodes : out_.gradients).push_back(n);
-    out_.saved_ms += node_ms_[n];
     for (ValueId v : present(node.in)) {
-      const bool outside = view_.program.value(v).producer == kNone ||
-                           std::find(read_.begin(), read_.end(), v) != read_.end();
-      if (outside) continue;
-      if (!view_.pinned[v] && std::find(made_.begin(), made_.end(), v) == made_.end() &&
-          std::find(out_.interior.begin(), out_.interior.end(), v) == out_.interior.end()) {
-        out_.interior.push_back(v);
-      }
-      visit(view_.program.value(v).producer);
+      if (p_.value(v).producer == kNone || has(read_, v)) continue;
+      if (!has(made_, v) && !has(out_.interior, v)) out_.interior.push_back(v);
+      visit(p_.value(v).producer);
     }
   }
 
-  const StepView& view_;
+  const Program& p_;
   const Program& fused_;
-  const ByNode<double>& node_ms_;
   ByNode<NodeId> seen_;  // the node that was traced when it was met
   NodeId now_ = kNone;
   std::vector<ValueId> read_, made_;
   FusedClones out_;
 };
 
+Program named(const Program& program) {
+  Program out = program;
+  for (ValueId v : out.values.ids()) out.value(v).origin = v;
+  return out;
+}
+
+double sum_of(const std::vector<NodeId>& nodes, const ByNode<double>& node_ms) {
+  double ms = 0;
+  for (const NodeId n : nodes) ms += node_ms[n];
+  return ms;
+}
+
+bool has_outputs(const Node& node) {
+  const auto out = present(node.out);
+  return out.begin() != out.end();
+}
+
 }  // namespace
 
-std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile& device) {
-  Program named = view.program;
-  for (ValueId v : named.values.ids()) named.value(v).origin = v;
-  const StepView all(named);
-  Choice choice(named.values.size(), 1);
-  const Program fused = fuse_recompute(insert_clones(all, std::move(choice), kClonesFar).program);
+StepTimes step_times(const Program& program, const DeviceProfile& device, const Fusions& fusions) {
+  StepTimes out{.alone = predict(program, device).node_ms, .in_step = {}};
+  out.in_step = out.alone;
+  const Program fused = fused_by(fusions, named(program));
   const ByNode<double> fused_ms = predict(fused, device).node_ms;
-  const ByNode<double> node_ms = predict(view.program, device).node_ms;
-  CloneTracer tracer(view, fused, node_ms);
+  KernelTracer tracer(program, fused);
+  ByNode<char> met(program.nodes.size(), 0);
+  for (NodeId n : fused.nodes.ids()) {
+    if (!has_outputs(fused.node(n))) continue;
+    FusedClones kernel = tracer.trace(n);
+    std::vector<NodeId>& parts = kernel.nodes;
+    parts.insert(parts.end(), kernel.gradients.begin(), kernel.gradients.end());
+    const double apart = sum_of(parts, out.alone);
+    if (!(apart > 0)) continue;
+    for (const NodeId part : parts) {
+      if (!std::exchange(met[part], 1)) out.in_step[part] = 0;
+      out.in_step[part] += out.alone[part] * (fused_ms[n] / apart);
+    }
+  }
+  return out;
+}
+
+std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile& device,
+                                      const Fusions& fusions) {
+  if (!fusions.recomputed && !fusions.epilogues) return {};
+  const Program& p = view.program;
+  const Program origins = named(p);
+  const StepView all(origins);
+  Choice choice(p.values.size(), 1);
+  const Program fused =
+      fused_by(fusions, insert_clones(all, std::move(choice), kClonesFar).program);
+  const ByNode<double> fused_ms = predict(fused, device).node_ms;
+  const StepTimes times = step_times(p, device, fusions);
+  KernelTracer tracer(p, fused);
   std::vector<FusedClones> found;
   for (NodeId n : fused.nodes.ids()) {
     const Node& node = fused.node(n);
     if (node.phase != Phase::recompute && node.phase != Phase::backward) continue;
-    const auto out = present(node.out);
-    if (!(out.begin() != out.end())) continue;
-    const NodeId maker = made_by(view, fused, *out.begin());
-    if (maker == kNone || view.program.node(maker).op == node.op) continue;
-    FusedClones one = tracer.trace(n, fused_ms[n]);
-    if (!one.nodes.empty() && !one.interior.empty()) found.push_back(std::move(one));
+    if (!has_outputs(node)) continue;
+    const NodeId maker = tracer.made_by(*present(node.out).begin());
+    if (maker == kNone || p.node(maker).op == node.op) continue;
+    FusedClones one = tracer.trace(n);
+    std::erase_if(one.interior, [&](ValueId v) { return view.pinned[v] != 0; });
+    if (one.nodes.empty() || one.interior.empty()) continue;
+    one.saved_ms =
+        sum_of(one.nodes, times.alone) + sum_of(one.gradients, times.in_step) - fused_ms[n];
+    found.push_back(std::move(one));
   }
   return found;
 }

@@ -24,7 +24,7 @@ bool rerun_may_pay(const Program& recorded, const CompileOptions& plain) {
   const Program step = before_clones(recorded, plain);
   const StepView view(step, nothing_heavy);
   const ByNode<double> ms = predict(step, device).node_ms;
-  const std::vector<FusedClones> all = fused_clones(view, device);
+  const std::vector<FusedClones> all = fused_clones(view, device, fusions_of(plain));
   return std::any_of(all.begin(), all.end(), [&](const FusedClones& one) {
     double again = 0;
     for (const NodeId n : one.nodes) again += ms[n];

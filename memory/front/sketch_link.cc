@@ -68,19 +68,19 @@ size_t SketchLink::list_places() {
   const size_t known = listed_ == 0 ? 0 : index_of_node_[listed_ - 1] + 1;
   size_t count = known;
   int64_t time = start_[known];
-  const auto add = [&](Place place, NodeId n) {
+  const auto add = [&](Place place, int64_t takes) {
     places_[count] = place;
-    start_[++count] = time += t_.ticks[n];
+    start_[++count] = time += takes;
   };
   for (size_t i = listed_; i < t_.order.size(); ++i) {
     if (slots_.any(i)) {
       for (const NodeId n : slots_[i]) {
         index_of_clone_[n] = count;
-        add(place_of_clone(int32_t(i), n), n);
+        add(place_of_clone(int32_t(i), n), t_.ticks[n]);
       }
     }
     index_of_node_[i] = count;
-    add(place_of_node(int32_t(i)), t_.order[i]);
+    add(place_of_node(int32_t(i)), t_.in_step[t_.order[i]]);
   }
   count_ = count;
   listed_ = t_.order.size();

@@ -17,9 +17,9 @@ ByNode<int32_t> positions_in(const std::vector<NodeId>& order) {
   return position;
 }
 
-ByNode<int64_t> ticks_of_nodes(const Program& p, const DeviceProfile& device) {
+ByNode<int64_t> ticks_of(const ByNode<double>& node_ms) {
   ByNode<int64_t> ticks;
-  for (const double ms : predict(p, device).node_ms) ticks.push_back(sketch_ticks(ms));
+  for (const double ms : node_ms) ticks.push_back(sketch_ticks(ms));
   return ticks;
 }
 
@@ -29,11 +29,9 @@ int64_t sketch_ticks(double ms) { return std::llround(ms * kSketchTicks); }
 
 SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
                          const DeviceProfile& device, const SketchPasses& passes)
-    : view(seen),
-      p(seen.program),
-      order(std::move(runs_in)),
-      position(positions_in(order)),
-      ticks(ticks_of_nodes(p, device)) {
+    : view(seen), p(seen.program), order(std::move(runs_in)), position(positions_in(order)) {
+  const StepTimes times = step_times(p, device, passes.fuse);
+  ticks = ticks_of(times.alone), in_step = ticks_of(times.in_step);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   list_storages(storages);
   list_nodes(storages, passes.inplace);
@@ -43,7 +41,7 @@ SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
   copy_ticks.assign(bytes.size(), 0);
   if (device.link > 0) list_copies(storages, device);
   list_fixed();
-  list_fused(passes.fuse ? fused_clones(view, device) : std::vector<FusedClones>{});
+  list_fused(fused_clones(view, device, passes.fuse));
 }
 
 // What nodes read and make of the maps that may be made again, and which outputs may take the bytes

@@ -40,7 +40,7 @@ int64_t sketch_ticks(double ms);
 // What passes will do to what is chosen, so that the sketch counts on it.
 struct SketchPasses {
   bool bits = true;     // maps of which gradients ask a predicate alone: RecomputeOptions::bits
-  bool fuse = true;     // clones: CompileOptions::fuse_recompute
+  Fusions fuse = {};    // of clones, and of nodes that run once
   bool inplace = true;  // outputs take the bytes of operands that die
 };
 
@@ -73,7 +73,9 @@ struct SketchTable {
   const Program& p;
   const std::vector<NodeId> order;
   ByNode<int32_t> position;
-  ByNode<int64_t> ticks;
+  ByNode<int64_t> ticks;  // that a clone takes alone
+  ByNode<int64_t>
+      in_step;  // that the node takes in the step, where its part in a kernel is counted
   ByNode<char> is_forward;
 
   // Maps: values that are neither pinned nor anything but the forward phase's.

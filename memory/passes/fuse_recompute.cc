@@ -307,6 +307,11 @@ Program fuse_epilogues(Program program, std::string* note,
   return fuse(std::move(program), note, rewrites, Rewrite::When::always);
 }
 
+Program fused_by(const Fusions& which, Program program) {
+  if (which.recomputed) program = fuse_recompute(std::move(program));
+  return which.epilogues ? fuse_epilogues(std::move(program)) : program;
+}
+
 Program fuse_encoders(Program program, std::string* note,
                       std::span<const Rewrite* const> rewrites) {
   return fuse(std::move(program), note, rewrites, Rewrite::When::encoded);

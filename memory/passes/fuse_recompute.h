@@ -36,6 +36,12 @@ Program fuse_first(Program program, std::string* note = nullptr,
 // The same with those that say `always`.
 Program fuse_epilogues(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
+// By both, as far as a plan has them.
+struct Fusions {
+  bool recomputed = true, epilogues = true;
+};
+constexpr Fusions kNoFusions{.recomputed = false, .epilogues = false};
+Program fused_by(const Fusions& which, Program program);
 // The same with those that say `encoded`.
 Program fuse_encoders(Program program, std::string* note = nullptr,
                       std::span<const Rewrite* const> rewrites = all_rewrites());

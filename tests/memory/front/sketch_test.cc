@@ -48,7 +48,7 @@ struct Sketched {
   Program made(const Fates& fates) {
     Clones clones = insert_clones(view, sketch.choice_of(fates), kClonesFar);
     stash_bits(clones);
-    return schedule_early_updates(fuse_recompute(std::move(clones.program)));
+    return schedule_early_updates(fused_by({}, std::move(clones.program)));
   }
 
   DeviceProfile card;
@@ -74,7 +74,7 @@ TEST(Sketch, CountsWhatTheStepHolds) {
   int same = 0, as_fast = 0, cases = 0;
   for (uint64_t seed = 0; seed < networks; ++seed) {
     Sketched s(random_network(seed, {.layers = 6 + int(seed % 9), .batch = 16, .width = 32}));
-    const double plain_ms = predict(s.step, s.card).step_ms;
+    const double plain_ms = predict(fused_by({}, s.step), s.card).step_ms;
     for (uint64_t k = 0; k < 4; ++k) {
       const Fates fates = k ? random_fates(s.sketch, 4 * seed + k) : s.sketch.nothing();
       const Sketch::Count count = s.sketch.count(fates, kNoLimit);
@@ -97,7 +97,7 @@ TEST(Sketch, CountsOnNoPassThatIsOff) {
   int larger = 0;
   for (uint64_t seed = 0; seed < networks_asked(60); ++seed) {
     const Program step = random_network(seed, {.layers = 6 + int(seed % 9), .batch = 16});
-    Sketched all(step), bare(step, 0, {.bits = false, .fuse = false, .inplace = false});
+    Sketched all(step), bare(step, 0, {.bits = false, .fuse = kNoFusions, .inplace = false});
     const double plain_ms = predict(bare.step, bare.card).step_ms;
     for (uint64_t k = 0; k < 4; ++k) {
       const Fates fates = k ? random_fates(bare.sketch, 4 * seed + k) : bare.sketch.nothing();
