@@ -189,7 +189,8 @@ TEST(Threads, ProductsOfPackedOperandsHaveTheSameBits) {
       {32, 64, 9216}, {64, 512, 4096}, {64, 1024, 2048}, {500, 300, 3000}, {16, 256, 512}};
   for (const DType in : {DType::f32, DType::bf16}) {
     if (in == DType::bf16 && !Product::has_bf16()) continue;
-    for (const auto& [m, n, k] : shapes) {
+    for (const auto& mnk : shapes) {
+      const int64_t m = mnk[0], n = mnk[1], k = mnk[2];
       ProductShape s = shaped(1, m, n, k, false, false);
       s.in = in;
       // Of eight bits each, which bf16 holds; their sums need rounding.

@@ -1,12 +1,14 @@
 """Makes bf16_losses.json: the losses of the ten steps of make_nmt_steps.py, make_transformer_steps.py,
 make_resnet_steps.py and make_speech_steps.py when PyTorch runs them under autocast to bfloat16.
 
-    python -O make_bf16_losses.py      # without the assertions, which are about gradients in f32
+    python -O make_bf16_losses.py [STEM...]  # those alone; without the assertions, which are about
+                                             # gradients in f32
 
 How far they are from those in f32 is what a step in bf16 is measured by (golden_steps.h).
 """
 import json
 import pathlib
+import sys
 
 import torch
 from safetensors.numpy import load_file
@@ -69,10 +71,15 @@ def main():
     # The references for f32 are computed in f64, which autocast would leave alone.
     torch.nn.Module.double = torch.nn.Module.float
     out = {"made_by": f"make_bf16_losses.py, PyTorch {torch.__version__.split('+')[0]}"}
+    wanted = sys.argv[1:]
+    if wanted:
+        out = json.loads((HERE / "bf16_losses.json").read_text())
     for stem, module, cases in (("nmt_steps", make_nmt_steps, nmt),
                                 ("transformer_steps", make_transformer_steps, transformer),
                                 ("resnet_steps", make_resnet_steps, resnet),
                                 ("speech_steps", make_speech_steps, speech)):
+        if wanted and stem not in wanted:
+            continue
         module.train_step = under_autocast(module.train_step)
         in_f32 = json.loads((HERE / f"{stem}.json").read_text())["cases"]
         golden = {case["name"]: case["losses"] for case in in_f32}

@@ -31,7 +31,7 @@ CASES = [
      {"optimizer": "nesterov", "label_smoothing": 0.1, "decay_vectors": False}, 8),
     ("cifar_v2", {"depth": 8, "family": "cifar", "width": 4, "version": "v2"}, {}, 8),
     ("bottleneck", {"depth": 50, "family": "imagenet", "width": 2},
-     {"lr": 0.001, "decay_vectors": False}, 32),
+     {"lr": 0.00085, "decay_vectors": False}, 32),
     ("bottleneck_v2", {"depth": 50, "family": "imagenet", "width": 2, "version": "v2"},
      {"lr": 0.0015}, 32),
 ]

@@ -147,7 +147,7 @@ CASES = {
     "mobilenet_v2": (64, 1e-3, lambda: models.mobilenet_v2(num_classes=CLASSES, dropout=0)),
     "resnet3d_18": (32, 1e-3, lambda: models.video.r3d_18(num_classes=CLASSES)),
     "resnext50": (64, 1e-3, lambda: models.resnext50_32x4d(num_classes=CLASSES)),
-    "vgg16": (32, 1e-3, lambda: models.vgg16(num_classes=CLASSES, dropout=0, init_weights=False)),
+    "vgg16": (32, 5e-4, lambda: models.vgg16(num_classes=CLASSES, dropout=0, init_weights=False)),
     "vit_b16": (32, 1e-3, vit),
 }
 
