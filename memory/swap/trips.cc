@@ -155,6 +155,15 @@ Program with_trips(const Program& p, const std::vector<SwapUnit>& units, std::ve
     if (!has_left[trip.unit]) leave[trip.leave].push_back(&trip), has_left[trip.unit] = 1;
     come[trip.come].push_back(&trip);
   }
+  // Of what comes back at once, what is read first.
+  const auto reader = [&](const Trip& trip) {
+    const std::vector<NodeId>& touches = units[trip.unit].touches;
+    return *std::lower_bound(touches.begin(), touches.end(), trip.come);
+  };
+  for (std::vector<const Trip*>& at_once : come) {
+    std::stable_sort(at_once.begin(), at_once.end(),
+                     [&](const Trip* a, const Trip* b) { return reader(*a) < reader(*b); });
+  }
   Rewriter out(p);
   Renamed renamed(p, out);
   ByValue<ValueId> host(p.values.size(), kNone);

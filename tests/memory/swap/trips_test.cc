@@ -135,6 +135,36 @@ TEST(SwapTrips, ASecondTripCopiesOutNothing) {
   EXPECT_EQ(reference(assign_queues(out).value(), 2), reference(p, 2));
 }
 
+// What left first is read last, as the backward phase has it.
+TEST(SwapTrips, OfWhatComesBackAtOnceTheFirstToBeReadIsFirst) {
+  Builder b;
+  Val x = b.input("x", {{kEdge, kEdge}});
+  const Val early = tanh(x), late = tanh(early);
+  Val a = mul(late, late);
+  for (int i = 0; i < 4; ++i) a = tanh(a);
+  b.output("loss", sum_all(mul(mul(a, late), early)));
+  const Program p = b.take();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  std::vector<Trip> trips;
+  for (const Val& val : {early, late}) {
+    const SwapUnit& unit = unit_of(units, p, val.id);
+    const Gap& gap = unit.gaps.back();
+    trips.push_back({size_t(&unit - units.data()), gap.after, 6});
+  }
+  const Program out = with_trips(p, units, trips);
+  verify(out);
+  std::vector<ValueId> back, read;
+  for (const Node& node : out.nodes) {
+    if (node.phase == Phase::reload) back.push_back(node.out[0]);
+    for (ValueId v : node.in) {
+      if (std::count(back.begin(), back.end(), v)) read.push_back(v);
+    }
+  }
+  EXPECT_EQ(back.size(), 2u);
+  EXPECT_EQ(back, read);
+  EXPECT_EQ(reference(assign_queues(out).value(), 2), reference(p, 2));
+}
+
 TEST(SwapTrips, ACopyDoesNotBeginBeforeItMay) {
   const Program p = idle();
   const std::vector<SwapUnit> units = swap_units(p, 1);
