@@ -14,9 +14,10 @@ namespace {
 // were renumbered: all that lies between its operands and its outputs.
 class KernelTracer {
  public:
-  // `p`: the step, of which `fused` has the values as origins.
-  KernelTracer(const Program& p, const Program& fused)
-      : p_(p), fused_(fused), seen_(p.nodes.size(), kNone) {}
+  // `p`: the step, of which `fused` has the values as origins. `there`: by value of `p`, it is in
+  // memory all the same, so that what makes it is no part of who does without it; or empty.
+  KernelTracer(const Program& p, const Program& fused, ByValue<char> there = {})
+      : p_(p), fused_(fused), there_(std::move(there)), seen_(p.nodes.size(), kNone) {}
 
   // The node that makes this value; kNone: nobody does.
   NodeId made_by(ValueId of_fused) const {
@@ -45,6 +46,7 @@ class KernelTracer {
     (node.phase == Phase::forward ? out_.nodes : out_.gradients).push_back(n);
     for (ValueId v : present(node.in)) {
       if (p_.value(v).producer == kNone || has(read_, v)) continue;
+      if (!there_.empty() && there_[v] && !has(made_, v)) continue;
       if (!has(made_, v) && !has(out_.interior, v)) out_.interior.push_back(v);
       visit(p_.value(v).producer);
     }
@@ -52,6 +54,7 @@ class KernelTracer {
 
   const Program& p_;
   const Program& fused_;
+  const ByValue<char> there_;
   ByNode<NodeId> seen_;  // the node that was traced when it was met
   NodeId now_ = kNone;
   std::vector<ValueId> read_, made_;
@@ -82,7 +85,11 @@ StepTimes step_times(const Program& program, const DeviceProfile& device, const 
   out.in_step = out.alone;
   const Program fused = fused_by(fusions, named(program));
   const ByNode<double> fused_ms = predict(fused, device).node_ms;
-  KernelTracer tracer(program, fused);
+  ByValue<char> there(program.values.size(), 0);
+  for (const Value& value : fused.values) {
+    if (value.origin != kNone && value.producer != kNone) there[value.origin] = 1;
+  }
+  KernelTracer tracer(program, fused, std::move(there));
   ByNode<char> met(program.nodes.size(), 0);
   for (NodeId n : fused.nodes.ids()) {
     if (!has_outputs(fused.node(n))) continue;
