@@ -235,7 +235,9 @@ TEST(NormOverRanks, RefusesLengthsOfAnotherBatch) {
       {&norm_moments_op, {x}},
       {&norm_gradient_sums_op, {x, x, vector, vector}},
       {&norm_gradient_apply_op, {x, x, vector, vector, vector, all}}};
-  for (const auto& [op, operands] : parts) {
+  for (const auto& part : parts) {
+    const OpDef* const op = part.first;
+    const Specs& operands = part.second;
     for (const bool batch_first : {false, true}) {
       const auto takes = [&](const TensorSpec& lengths) {
         Specs in = operands;
