@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,7 +24,11 @@ void run_tasks(int workers, size_t count, const std::function<void(int worker, s
   };
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < workers && size_t(i) < count; ++i) others.emplace_back(work, i);
+    try {
+      for (int i = 1; i < workers && size_t(i) < count; ++i) others.emplace_back(work, i);
+    } catch (const std::system_error&) {
+      // The machine has no room for more threads: those that there are do the work.
+    }
     work(0);
   }
   const auto first = std::find_if(failed.begin(), failed.end(), [](auto& e) { return bool(e); });

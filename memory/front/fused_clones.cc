@@ -14,10 +14,9 @@ namespace {
 // were renumbered: all that lies between its operands and its outputs.
 class KernelTracer {
  public:
-  // `p`: the step, of which `fused` has the values as origins. `there`: by value of `p`, it is in
-  // memory all the same, so that what makes it is no part of who does without it; or empty.
-  KernelTracer(const Program& p, const Program& fused, ByValue<char> there = {})
-      : p_(p), fused_(fused), there_(std::move(there)), seen_(p.nodes.size(), kNone) {}
+  // `p`: the step, of which `fused` has the values as origins.
+  KernelTracer(const Program& p, const Program& fused)
+      : p_(p), fused_(fused), seen_(p.nodes.size(), kNone) {}
 
   // The node that makes this value; kNone: nobody does.
   NodeId made_by(ValueId of_fused) const {
@@ -30,7 +29,7 @@ class KernelTracer {
     out_ = {}, now_ = n, read_.clear(), made_.clear();
     for (ValueId v : present(node.in)) read_.push_back(fused_.value(v).origin);
     for (ValueId v : present(node.out)) made_.push_back(fused_.value(v).origin);
-    for (ValueId v : present(node.out)) visit(made_by(v));
+    for (ValueId v : present(node.out)) try_to_visit(made_by(v));
     return std::move(out_);
   }
 
@@ -38,23 +37,35 @@ class KernelTracer {
   static bool has(const std::vector<ValueId>& list, ValueId v) {
     return std::find(list.begin(), list.end(), v) != list.end();
   }
-  void visit(NodeId n) {
-    if (n == kNone || seen_[n] == now_) return;
+  // Whether the kernel can have done what the node does: it has all that this takes. A gradient's
+  // may do without an operand: a pool's, whose gradient does what relu's would.
+  bool visit(NodeId n) {
+    if (n == kNone || seen_[n] == now_) return true;
     seen_[n] = now_;
     const Node& node = p_.node(n);
-    if (node.phase != Phase::forward && node.phase != Phase::backward) return;
-    (node.phase == Phase::forward ? out_.nodes : out_.gradients).push_back(n);
+    if (node.phase != Phase::forward && node.phase != Phase::backward) return true;
+    const bool is_forward = node.phase == Phase::forward;
+    (is_forward ? out_.nodes : out_.gradients).push_back(n);
     for (ValueId v : present(node.in)) {
-      if (p_.value(v).producer == kNone || has(read_, v)) continue;
-      if (!there_.empty() && there_[v] && !has(made_, v)) continue;
-      if (!has(made_, v) && !has(out_.interior, v)) out_.interior.push_back(v);
-      visit(p_.value(v).producer);
+      if (has(read_, v)) continue;
+      const NodeId maker = p_.value(v).producer;
+      const bool inside = maker != kNone && (is_forward ? visit(maker) : try_to_visit(maker));
+      if (!inside && is_forward) return false;
+      if (inside && !has(made_, v) && !has(out_.interior, v)) out_.interior.push_back(v);
     }
+    return true;
+  }
+  // As if it had not been visited, where the kernel cannot have done it.
+  bool try_to_visit(NodeId n) {
+    const size_t nodes = out_.nodes.size(), inside = out_.interior.size();
+    if (visit(n)) return true;
+    for (size_t i = nodes; i < out_.nodes.size(); ++i) seen_[out_.nodes[i]] = kNone;
+    out_.nodes.resize(nodes), out_.interior.resize(inside);
+    return false;
   }
 
   const Program& p_;
   const Program& fused_;
-  const ByValue<char> there_;
   ByNode<NodeId> seen_;  // the node that was traced when it was met
   NodeId now_ = kNone;
   std::vector<ValueId> read_, made_;
@@ -85,23 +96,16 @@ StepTimes step_times(const Program& program, const DeviceProfile& device, const 
   out.in_step = out.alone;
   const Program fused = fused_by(fusions, named(program));
   const ByNode<double> fused_ms = predict(fused, device).node_ms;
-  ByValue<char> there(program.values.size(), 0);
-  for (const Value& value : fused.values) {
-    if (value.origin != kNone && value.producer != kNone) there[value.origin] = 1;
-  }
-  KernelTracer tracer(program, fused, std::move(there));
-  ByNode<char> met(program.nodes.size(), 0);
+  KernelTracer tracer(program, fused);
   for (NodeId n : fused.nodes.ids()) {
     if (!has_outputs(fused.node(n))) continue;
-    FusedClones kernel = tracer.trace(n);
-    std::vector<NodeId>& parts = kernel.nodes;
-    parts.insert(parts.end(), kernel.gradients.begin(), kernel.gradients.end());
+    const FusedClones kernel = tracer.trace(n);
+    // A mask that a gradient's kernel draws again is a part of the forward kernel alone.
+    const std::vector<NodeId>& parts =
+        fused.node(n).phase == Phase::forward ? kernel.nodes : kernel.gradients;
     const double apart = sum_of(parts, out.alone);
     if (!(apart > 0)) continue;
-    for (const NodeId part : parts) {
-      if (!std::exchange(met[part], 1)) out.in_step[part] = 0;
-      out.in_step[part] += out.alone[part] * (fused_ms[n] / apart);
-    }
+    for (const NodeId part : parts) out.in_step[part] = out.alone[part] * (fused_ms[n] / apart);
   }
   return out;
 }

@@ -2,9 +2,12 @@
 #include "core/tasks.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -57,6 +60,23 @@ TEST(RunTasks, OneWorkerIsTheCaller) {
   });
   EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3}));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// A process that may have no more addresses has no room for a thread's stack.
+TEST(RunTasks, FewerThreadsDoTheWorkWhereTheMachineRefusesMore) {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = rlim_t(pages * getpagesize() + (int64_t(1) << 20));
+  std::vector<int> runs(20, 0);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  run_tasks(4, runs.size(), [&](int, size_t task) { ++runs[task]; });
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(runs, std::vector<int>(20, 1));
+}
+#endif
 
 TEST(RunTasks, TheFirstTasksErrorGoesOnWhenAllHaveEnded) {
   for (const int workers : {1, 3}) {
