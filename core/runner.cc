@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iomanip>
 #include <limits>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/clock.h"
@@ -77,6 +79,18 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     make_marks();
     return;
   }
+  try {
+    start_lanes();
+  } catch (const std::system_error& refused) {
+    stop_lanes();
+    throw Error(kExitFailed, "the step has " + std::to_string(queues) +
+                                 " queues, each with a thread, and the machine refuses one (" +
+                                 refused.what() +
+                                 "): allow the process more threads or addresses (ulimit -u, -v)");
+  }
+}
+
+void Runner::start_lanes() {
   for (size_t q = 1; q < lanes_.size(); ++q) {
     if (lanes_[q]->nodes.empty()) continue;
     lanes_[q]->thread = std::thread([this, q] {
@@ -91,7 +105,9 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
   }
 }
 
-Runner::~Runner() {
+Runner::~Runner() { stop_lanes(); }
+
+void Runner::stop_lanes() {
   stop_ = true;
   ++generation_;
   generation_.notify_all();

@@ -90,6 +90,8 @@ class Runner final {
 
   void resolve();
   void find_ends();
+  void start_lanes();
+  void stop_lanes();
   void run_lane(Lane& lane);
   void execute(NodeId node, Lane& lane);
   void start(NodeId node, Lane& lane);

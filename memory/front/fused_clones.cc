@@ -23,8 +23,11 @@ class KernelTracer {
     const ValueId was = fused_.value(of_fused).origin;
     return was == kNone ? NodeId(kNone) : p_.value(was).producer;
   }
-  // Without `saved_ms`, and with pinned values inside.
-  FusedClones trace(NodeId n) {
+  struct Kernel {
+    std::vector<NodeId> nodes, gradients;
+    std::vector<ValueId> inside;
+  };
+  Kernel trace(NodeId n) {
     const Node& node = fused_.node(n);
     out_ = {}, now_ = n, read_.clear(), made_.clear();
     for (ValueId v : present(node.in)) read_.push_back(fused_.value(v).origin);
@@ -51,16 +54,16 @@ class KernelTracer {
       const NodeId maker = p_.value(v).producer;
       const bool inside = maker != kNone && (is_forward ? visit(maker) : try_to_visit(maker));
       if (!inside && is_forward) return false;
-      if (inside && !has(made_, v) && !has(out_.interior, v)) out_.interior.push_back(v);
+      if (inside && !has(made_, v) && !has(out_.inside, v)) out_.inside.push_back(v);
     }
     return true;
   }
   // As if it had not been visited, where the kernel cannot have done it.
   bool try_to_visit(NodeId n) {
-    const size_t nodes = out_.nodes.size(), inside = out_.interior.size();
+    const size_t nodes = out_.nodes.size(), inside = out_.inside.size();
     if (visit(n)) return true;
     for (size_t i = nodes; i < out_.nodes.size(); ++i) seen_[out_.nodes[i]] = kNone;
-    out_.nodes.resize(nodes), out_.interior.resize(inside);
+    out_.nodes.resize(nodes), out_.inside.resize(inside);
     return false;
   }
 
@@ -69,7 +72,7 @@ class KernelTracer {
   ByNode<NodeId> seen_;  // the node that was traced when it was met
   NodeId now_ = kNone;
   std::vector<ValueId> read_, made_;
-  FusedClones out_;
+  Kernel out_;
 };
 
 Program named(const Program& program) {
@@ -99,7 +102,7 @@ StepTimes step_times(const Program& program, const DeviceProfile& device, const 
   KernelTracer tracer(program, fused);
   for (NodeId n : fused.nodes.ids()) {
     if (!has_outputs(fused.node(n))) continue;
-    const FusedClones kernel = tracer.trace(n);
+    const KernelTracer::Kernel kernel = tracer.trace(n);
     // A mask that a gradient's kernel draws again is a part of the forward kernel alone.
     const std::vector<NodeId>& parts =
         fused.node(n).phase == Phase::forward ? kernel.nodes : kernel.gradients;
@@ -110,8 +113,8 @@ StepTimes step_times(const Program& program, const DeviceProfile& device, const 
   return out;
 }
 
-std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile& device,
-                                      const Fusions& fusions) {
+std::vector<FusedClones> fused_clones(const StepView& view, const StepTimes& times,
+                                      const DeviceProfile& device, const Fusions& fusions) {
   if (!fusions.recomputed && !fusions.epilogues) return {};
   const Program& p = view.program;
   const Program origins = named(p);
@@ -120,7 +123,6 @@ std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile&
   const Program fused =
       fused_by(fusions, insert_clones(all, std::move(choice), kClonesFar).program);
   const ByNode<double> fused_ms = predict(fused, device).node_ms;
-  const StepTimes times = step_times(p, device, fusions);
   KernelTracer tracer(p, fused);
   std::vector<FusedClones> found;
   for (NodeId n : fused.nodes.ids()) {
@@ -129,12 +131,15 @@ std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile&
     if (!has_outputs(node)) continue;
     const NodeId maker = tracer.made_by(*present(node.out).begin());
     if (maker == kNone || p.node(maker).op == node.op) continue;
-    FusedClones one = tracer.trace(n);
-    std::erase_if(one.interior, [&](ValueId v) { return view.pinned[v] != 0; });
-    if (one.nodes.empty() || one.interior.empty()) continue;
-    one.saved_ms =
-        sum_of(one.nodes, times.alone) + sum_of(one.gradients, times.in_step) - fused_ms[n];
-    found.push_back(std::move(one));
+    KernelTracer::Kernel kernel = tracer.trace(n);
+    std::erase_if(kernel.inside, [&](ValueId v) { return view.pinned[v] != 0; });
+    if (kernel.nodes.empty() || kernel.inside.empty()) continue;
+    const double apart =
+        sum_of(kernel.nodes, times.alone) + sum_of(kernel.gradients, times.in_step);
+    found.push_back({.nodes = std::move(kernel.nodes),
+                     .interior = std::move(kernel.inside),
+                     .gradients = std::move(kernel.gradients),
+                     .saved_ms = apart - fused_ms[n]});
   }
   return found;
 }

@@ -26,7 +26,8 @@ struct FusedClones {
 };
 
 // Found by fusing a step in which everything runs again that can (memory/passes/fuse_recompute.h).
-std::vector<FusedClones> fused_clones(const StepView& view, const DeviceProfile& device,
-                                      const Fusions& fusions);
+// `times`: of the view's step.
+std::vector<FusedClones> fused_clones(const StepView& view, const StepTimes& times,
+                                      const DeviceProfile& device, const Fusions& fusions);
 
 }  // namespace pal

@@ -23,11 +23,11 @@ bool rerun_may_pay(const Program& recorded, const CompileOptions& plain) {
   nothing_heavy.heavy = std::numeric_limits<double>::infinity();
   const Program step = before_clones(recorded, plain);
   const StepView view(step, nothing_heavy);
-  const ByNode<double> ms = predict(step, device).node_ms;
-  const std::vector<FusedClones> all = fused_clones(view, device, fusions_of(plain));
+  const StepTimes times = step_times(step, device, fusions_of(plain));
+  const std::vector<FusedClones> all = fused_clones(view, times, device, fusions_of(plain));
   return std::any_of(all.begin(), all.end(), [&](const FusedClones& one) {
     double again = 0;
-    for (const NodeId n : one.nodes) again += ms[n];
+    for (const NodeId n : one.nodes) again += times.alone[n];
     return one.saved_ms > again;
   });
 }

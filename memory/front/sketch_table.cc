@@ -41,7 +41,7 @@ SketchTable::SketchTable(const StepView& seen, std::vector<NodeId> runs_in,
   copy_ticks.assign(bytes.size(), 0);
   if (device.link > 0) list_copies(storages, device);
   list_fixed();
-  list_fused(fused_clones(view, device, passes.fuse));
+  list_fused(fused_clones(view, times, device, passes.fuse));
 }
 
 // What nodes read and make of the maps that may be made again, and which outputs may take the bytes

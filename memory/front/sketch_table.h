@@ -73,9 +73,7 @@ struct SketchTable {
   const Program& p;
   const std::vector<NodeId> order;
   ByNode<int32_t> position;
-  ByNode<int64_t> ticks;  // that a clone takes alone
-  ByNode<int64_t>
-      in_step;  // that the node takes in the step, where its part in a kernel is counted
+  ByNode<int64_t> ticks, in_step;  // of a clone, alone; of the node, as a part of its kernel
   ByNode<char> is_forward;
 
   // Maps: values that are neither pinned nor anything but the forward phase's.

@@ -2,16 +2,15 @@
 #include "core/tasks.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tests/support/resource_limit.h"
 
 namespace pal::test {
 namespace {
@@ -64,17 +63,14 @@ TEST(RunTasks, OneWorkerIsTheCaller) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // A process that may have no more addresses has no room for a thread's stack.
 TEST(RunTasks, FewerThreadsDoTheWorkWhereTheMachineRefusesMore) {
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  rlimit limit = before;
-  limit.rlim_cur = rlim_t(pages * getpagesize() + (int64_t(1) << 20));
-  std::vector<int> runs(20, 0);
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  run_tasks(4, runs.size(), [&](int, size_t task) { ++runs[task]; });
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
-  EXPECT_EQ(runs, std::vector<int>(20, 1));
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // stacks of threads before are kept
+  const auto run = [] {
+    std::vector<int> runs(20, 0);
+    const ResourceLimit limit(RLIMIT_AS, addresses_in_use() + (int64_t(1) << 20));
+    run_tasks(4, runs.size(), [&](int, size_t task) { ++runs[task]; });
+    exit(runs == std::vector<int>(20, 1) ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 #endif
 

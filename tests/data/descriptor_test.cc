@@ -3,12 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include "tests/support/files.h"
+#include "tests/support/resource_limit.h"
 
 namespace pal {
 namespace {
@@ -29,19 +29,18 @@ TEST(Descriptor, WhatIsLeftIsWrittenBehindWhatWas) {
   const auto path = folder.path() / "file";
   std::string text;
   for (int i = 0; i < 4000; ++i) text += char('a' + i % 26);
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);  // an error in its place
   for (const int64_t at : {-1, 0, 7}) {
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     ASSERT_GE(file, 0);
-    rlimit low = limit;
-    low.rlim_cur = 3000;
-    setrlimit(RLIMIT_FSIZE, &low);
-    errno = 0;
-    const bool written = write_all(file, text.data(), text.size(), at);
-    const int error = errno;
-    setrlimit(RLIMIT_FSIZE, &limit);
+    bool written = false;
+    int error = 0;
+    {
+      const test::ResourceLimit limit(RLIMIT_FSIZE, 3000);
+      errno = 0;
+      written = write_all(file, text.data(), text.size(), at);
+      error = errno;
+    }
     EXPECT_FALSE(written) << at;
     EXPECT_EQ(error, EFBIG) << at;
     const size_t begin = at < 0 ? 0 : size_t(at);

@@ -1,5 +1,6 @@
 // Runs programs of real operators on made-up numbers, for comparing what comes out bit for bit.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -78,6 +79,24 @@ inline std::string difference_of(const Program& program, const Bits& a, const Bi
     return name;
   }
   return "";
+}
+
+// The largest difference of an output beside its largest number; infinite where one is no number.
+inline double largest_difference(const Program& program, const Bits& a, const Bits& b) {
+  double most = 0;
+  for (const NamedValue& output : program.outputs) {
+    const TensorSpec& spec = program.value(output.value).spec;
+    const std::vector<float> x = decode(spec, a.at(output.name)),
+                             y = decode(spec, b.at(output.name));
+    double largest = 1e-6, difference = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return INFINITY;
+      largest = std::max(largest, double(std::abs(x[i])));
+      difference = std::max(difference, double(std::abs(x[i] - y[i])));
+    }
+    most = std::max(most, difference / largest);
+  }
+  return most;
 }
 
 inline int count_of(const Program& program, const std::string& op) {

@@ -18,6 +18,7 @@
 #include "tests/probes/allocations.h"
 #include "tests/probes/probe.h"
 #include "tests/probes/toy_ops.h"
+#include "tests/support/resource_limit.h"
 
 namespace pal::test {
 namespace {
@@ -213,6 +214,33 @@ TEST(Runner, ErrorsOnEveryQueueSurface) {
     }
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Of two threads that it wants one, or none, has room for its stack: that is said, and one that had
+// begun is ended.
+TEST(Runner, ThreadsThatTheMachineRefusesAreSaid) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // stacks of threads before are kept
+  Builder b;
+  Val x = b.input("x", {{kN}});
+  for (const char* name : {"a", "b", "c"}) b.output(name, scale(x, 2));
+  Program p = b.take();
+  for (QueueId queue : {QueueId(1), QueueId(2)}) p.node(NodeId(queue)).queue = queue;
+  verify(p);
+  const auto plan = [&](int64_t room) {
+    const ResourceLimit limit(RLIMIT_AS, addresses_in_use() + room);
+    try {
+      const Planned planned(p);
+    } catch (const Error& error) {
+      exit(std::string(error.what()).find("has 3 queues, each with a thread, and the machine") ==
+           std::string::npos);
+    }
+    exit(2);
+  };
+  for (const int64_t megabytes : {2, 12}) {
+    EXPECT_EXIT(plan(megabytes << 20), testing::ExitedWithCode(0), "") << megabytes;
+  }
+}
+#endif
 
 TEST(Runner, RecordedPeakIsThePlans) {
   auto build = [](int64_t scratch) {

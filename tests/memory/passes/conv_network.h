@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -40,32 +38,22 @@ inline std::vector<float> awkward(int64_t n, uint32_t state) {
 
 // Its numbers with one kind of NaN: of two NaNs a sum has the sign of either, as the compiler and
 // the processor like.
-inline std::vector<std::byte> with_one_nan(const TensorSpec& spec, std::vector<std::byte> bytes) {
-  const size_t size = spec.dtype == DType::f32 ? 4 : 2;
-  const uint32_t infinity = spec.dtype == DType::f32    ? 0x7f800000
-                            : spec.dtype == DType::bf16 ? 0x7f80
-                                                        : 0x7c00;
-  const uint32_t sign = size == 4 ? 0x80000000 : 0x8000;
-  if (spec.dtype != DType::f32 && spec.dtype != DType::bf16 && spec.dtype != DType::f16) {
-    return bytes;
-  }
-  for (size_t at = 0; at < bytes.size(); at += size) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &bytes[at], size);
-    if ((bits & ~sign) <= infinity) continue;
-    bits = infinity + 1;
-    std::memcpy(&bytes[at], &bits, size);
-  }
-  return bytes;
+inline std::vector<std::byte> with_one_nan(const TensorSpec& spec,
+                                           const std::vector<std::byte>& bytes) {
+  std::vector<float> elements = decode(spec, bytes);
+  for (float& x : elements) x = std::isnan(x) ? NAN : x;
+  return encode(spec, elements);
 }
 
-// `any_nan`: NaNs need not have the same bits.
-inline void expect_same_bits(const Program& p, const Program& out, bool any_nan = false) {
+// On values that make(count, seed) gives, by the lengths of the inputs' names. `any_nan`: NaNs need
+// not have the same bits.
+inline void expect_same_bits(const Program& p, const Program& out, bool any_nan = false,
+                             std::vector<float> (*make)(int64_t, uint32_t) = awkward) {
   std::vector<Evaluator> both;
   for (const Program* each : {&p, &out}) {
     both.emplace_back(*each);
     for (auto& in : p.inputs) {
-      both.back().set(in.value, awkward(p.value(in.value).spec.numel(), uint32_t(in.name.size())));
+      both.back().set(in.value, make(p.value(in.value).spec.numel(), uint32_t(in.name.size())));
     }
     both.back().run();
   }

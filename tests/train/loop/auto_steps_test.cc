@@ -3,8 +3,6 @@
 #include "train/loop/auto_steps.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <limits>
@@ -13,6 +11,7 @@
 #include "core/error.h"
 #include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
+#include "tests/support/resource_limit.h"
 
 namespace pal {
 namespace {
@@ -174,21 +173,6 @@ TEST(AutoSteps, TheHighestByteWrittenIsThePlans) {
   EXPECT_GT(plans, 6);
 }
 
-// Of the process's addresses, for as long as it lives.
-class AddressLimit {
- public:
-  explicit AddressLimit(int64_t bytes) {
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    rlimit limit = before_;
-    limit.rlim_cur = rlim_t(bytes);
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
-  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_{};
-};
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(AutoSteps, WhereTheMachineRefusesTheNextPlanIsTaken) {
   const Copied one = copied_step(int64_t(1) << 21);
@@ -196,12 +180,11 @@ TEST(AutoSteps, WhereTheMachineRefusesTheNextPlanIsTaken) {
   const MemoryConfig config = within(one.budget);
   ProgramSet programs({}, Device{});
   AutoSteps steps(config, programs, "", kLinked);
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
   testing::internal::CaptureStderr();
   const Executable& made = [&]() -> const Executable& {
     // Not enough for its copies; enough for a plan of fewer and the stacks of two queues' threads.
-    const AddressLimit limit(pages * getpagesize() + one.budget + one.host * 3 / 4);
+    const test::ResourceLimit limit(RLIMIT_AS,
+                                    test::addresses_in_use() + one.budget + one.host * 3 / 4);
     return steps.add("step", one.step);
   }();
   const std::string said = testing::internal::GetCapturedStderr();

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "tests/support/resource_limit.h"
 
 namespace pal {
 namespace {
@@ -266,20 +266,16 @@ TEST_F(Safetensors, AFullDiskLeavesThePreviousFileWhole) {
   const std::string previous = slurp(path_);
 
   // A limit on file sizes stands in for the full disk: write() fails half-way.
-  struct rlimit old_limit = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
   const auto old_handler = signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit limit = {100'000, old_limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   int code = 0;
   std::string message;
   try {
+    const test::ResourceLimit limit(RLIMIT_FSIZE, 100'000);
     save_safetensors(path_, after, {});
   } catch (const Error& error) {
     code = error.exit_code;
     message = error.what();
   }
-  setrlimit(RLIMIT_FSIZE, &old_limit);
   signal(SIGXFSZ, old_handler);
 
   EXPECT_EQ(code, kExitFailed);
