@@ -21,6 +21,7 @@
 #include "ops/tensors/columns.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
+#include "tests/memory/passes/in_parts.h"
 
 namespace pal::test {
 namespace {
@@ -34,15 +35,11 @@ TEST(BatchParts, ASumEndsItsRunAndIsAddedOntoWhatThereWas) {
   Val sum = sum_rows(y, before);
   b.output("sum", sum);
   b.output("last", sum_rows(add_bias(y, sum)));  // of all parts
-  const Program whole = b.take();
-  BatchParts done;
-  const Program split = in_batch_parts(whole, 4, &done);
-  verify(split);
-  EXPECT_EQ(done.runs, 2);
-  EXPECT_EQ(done.nodes, 5);
-  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+  const InParts made(b.take(), 4);
+  EXPECT_EQ(made.done.runs, 2);
+  EXPECT_EQ(made.done.nodes, 5);
   int sums = 0, onto = 0, slices = 0;
-  for (const Node& node : split.nodes) {
+  for (const Node& node : made.split.nodes) {
     sums += node.op == &sum_leading_op;
     onto += node.op == &sum_leading_op && node.in.size() > 1 && node.in[1] != kNone;
     slices += node.op == &slice_op;
@@ -75,13 +72,9 @@ TEST(BatchParts, ASumIsReadByRows) {
   Val y = relu(x);
   Val s = sum_leading(y, 1);  // (8, 64)
   b.output("last", sum_rows(scale_channels(y, s)));
-  const Program whole = b.take();
-  BatchParts done;
-  const Program split = in_batch_parts(whole, 8, &done);
-  verify(split);
-  EXPECT_EQ(done.parts, 8);
-  EXPECT_EQ(done.runs, 2);
-  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+  const InParts made(b.take(), 8);
+  EXPECT_EQ(made.done.parts, 8);
+  EXPECT_EQ(made.done.runs, 2);
 }
 
 TEST(BatchParts, SumsInSixteenBitsStayWhole) {
@@ -107,11 +100,7 @@ TEST(BatchParts, EmptyMapsAndUnreadResults) {
   for (Node& node : whole.nodes) {
     if (node.op == &max_pool_op) node.out[1] = kNone;
   }
-  BatchParts done;
-  const Program split = in_batch_parts(whole, 4, &done);
-  verify(split);
-  EXPECT_EQ(done.parts, 4);
-  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
+  EXPECT_EQ(InParts(std::move(whole), 4).done.parts, 4);
 }
 
 // An exchange waits for the one before it; an update may overwrite what the run reads.
@@ -148,12 +137,7 @@ TEST(BatchParts, UpdatesAndExchangesKeepTheirPlaces) {
 BatchParts four_parts(const Shape& shape, const std::function<void(Builder&, Val y)>& f) {
   Builder b;
   f(b, relu(b.input("x", {shape})));
-  const Program whole = b.take();
-  BatchParts done;
-  const Program split = in_batch_parts(whole, 4, &done);
-  verify(split);
-  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-6);
-  return done;
+  return InParts(b.take(), 4).done;
 }
 
 TEST(BatchParts, AMapThatIsThereAsAWholeIsNotSplit) {

@@ -30,6 +30,7 @@
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/passes/in_parts.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
 
@@ -203,14 +204,10 @@ TEST(BatchParts, AHiddenLayer) {
   const std::vector<Val> weights{w1, b1, w2, b2};
   const auto d = differentiate(b, loss, weights);
   for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
-  const Program whole = b.take();
-  BatchParts done;
-  const Program split = in_batch_parts(whole, 3, &done);
-  verify(split);
-  EXPECT_EQ(done.parts, 3);
-  EXPECT_EQ(done.runs, 2);
-  EXPECT_LT(largest_difference(whole, bits_of(whole), bits_of(split)), 1e-5);
-  for (const Value& value : split.values) {
+  const InParts made(b.take(), 3, 1e-5);
+  EXPECT_EQ(made.done.parts, 3);
+  EXPECT_EQ(made.done.runs, 2);
+  for (const Value& value : made.split.values) {
     if (value.role != Role::feature_map && value.role != Role::gradient_map) continue;
     if (value.producer == kNone) continue;  // nobody makes it any more
     EXPECT_LE(value.spec.numel(), 6 * 4 * 32 / 3);
